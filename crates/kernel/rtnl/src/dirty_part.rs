@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use trueup_net::{Desired, Family, IfName, Kind, Op, Plan, RouteKey, with_object};
 use trueup_observe::DirtySet;
 
-use crate::location::Location;
+use crate::ownership::record_key::Location;
 use crate::ownership::record_key::SourceKind as _;
 
 /// The dirty part of a namespace. Links always belong to it: names come from them.

@@ -1,11 +1,15 @@
 //! The keys by which a driver names the objects of a desired state, from the values that their
 //! author has.
 
-use trueup_net::{AddressKey, Dev, IfName, Item as _, NeighbourKey, ObjectKey, RouteKey, Rule};
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher as _};
+
+use trueup_net::{
+    AddressKey, Dev, Devices, IfName, Item as _, NeighbourKey, Object, ObjectKey, RouteKey, Rule,
+};
 use trueup_reconcile::OpKey;
 
 use crate::Options;
-use crate::object_id::digest;
 
 /// The key of a link.
 pub fn link(name: IfName) -> OpKey {
@@ -36,6 +40,34 @@ pub fn rule(rule: &Rule, options: &Options) -> OpKey {
 }
 
 /// `key` has its device by name, where that is given, and index 0 in its place.
-pub(crate) fn of(key: ObjectKey, name: Option<IfName>) -> OpKey {
+fn of(key: ObjectKey, name: Option<IfName>) -> OpKey {
     OpKey(digest((key, name)))
+}
+
+/// A hash of an object's key, with its device by name. It holds from one pass to the next.
+pub(crate) type ObjectId = u64;
+
+pub(crate) fn object_id(object: &Object, devices: &Devices) -> ObjectId {
+    key_id(object.key(), devices)
+}
+
+/// Hashes a key with its device by name: a device that is to be created has another number in each
+/// plan, and an index once it is there.
+pub(crate) fn key_id(mut key: ObjectKey, devices: &Devices) -> ObjectId {
+    let mut name = None;
+    if let ObjectKey::Address(AddressKey { dev, .. })
+    | ObjectKey::Neighbour(NeighbourKey { dev, .. }) = &mut key
+    {
+        name = devices.name(*dev).copied();
+        if name.is_some() {
+            *dev = Dev::index(0);
+        }
+    }
+    of(key, name).0
+}
+
+pub(crate) fn digest(value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }

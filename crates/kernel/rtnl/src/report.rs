@@ -11,7 +11,7 @@ use trueup_observe::Incomplete;
 use trueup_reconcile::{self as reconcile, EventCoverage, OpKey, ReportedOp, Status};
 
 use crate::history::StatusChanges;
-use crate::object_id::{ObjectId, object_id};
+use crate::key::{ObjectId, object_id};
 use crate::round::Round;
 
 /// The report of a pass. Every op of the pass has exactly one outcome in it; an op that was refused

@@ -1,14 +1,19 @@
-//! One round of a pass: a plan that was carried out, and the outcome of each op.
+//! The rounds of a pass: in each a plan was carried out, and every op of it has an outcome. What
+//! one round has tried is not tried again in the next.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use trueup_apply::{ErrorClass, Outcome, Outcomes, Pending};
-use trueup_net::{Devices, Hold, Object, Op, Plan};
+use trueup_net::{Action, Devices, Hold, Kind, Object, Op, Plan, Reason};
 
 use crate::history::Undone;
-use crate::object_id::{ObjectId, object_id};
+use crate::key::{ObjectId, object_id};
 use crate::report::OpOutcome;
 
+/// How often a pass restores what its own ops took along, at most.
+const MAX_ROUNDS: usize = 3;
+
+/// A plan that was carried out, and the outcome of each op.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Round {
     pub(crate) plan: Plan,
@@ -19,8 +24,13 @@ impl Round {
     /// Every op with its outcome.
     pub(crate) fn ops(&self) -> impl Iterator<Item = OpOutcome<'_>> {
         let Round { plan, outcomes } = self;
-        let ops = plan.ops.iter().zip(&outcomes.outcomes);
-        ops.map(move |(op, outcome)| OpOutcome { op, outcome, devices: &plan.devices, plan })
+        let devices = &plan.devices;
+        plan.ops.iter().zip(&outcomes.outcomes).map(move |(op, outcome)| OpOutcome {
+            op,
+            outcome,
+            devices,
+            plan,
+        })
     }
 
     /// Returns true if the kernel refused a create because something was on the key already.
@@ -37,9 +47,10 @@ impl Round {
         let ops = left.ops.iter().map(|op| &op.object);
         let conflicts = left.conflicts.iter().map(|conflict| &conflict.desired);
         let open: BTreeSet<_> = ops.chain(conflicts).map(Object::key).collect();
-        let refused = self.ops().filter(|done| is_refusal(done.outcome));
-        let redundant = refused.filter(|done| !open.contains(&done.op.object.key()));
-        redundant.map(|done| done.op.object.clone()).collect()
+        self.ops()
+            .filter(|done| is_refusal(done.outcome) && !open.contains(&done.op.object.key()))
+            .map(|done| done.op.object.clone())
+            .collect()
     }
 
     /// Sets what the last observation of the pass says of the ops that were not applied: `left` has
@@ -67,15 +78,19 @@ impl Round {
     pub(crate) fn retain(&mut self, keep: impl Fn(&Op, &Devices, &Outcome) -> bool) {
         let Round { plan, outcomes } = self;
         let outcomes = &mut outcomes.outcomes;
-        let all = plan.ops.iter().zip(outcomes.iter());
-        let kept: Vec<bool> = all.map(|(op, outcome)| keep(op, &plan.devices, outcome)).collect();
+        let kept: Vec<bool> = plan
+            .ops
+            .iter()
+            .zip(outcomes.iter())
+            .map(|(op, outcome)| keep(op, &plan.devices, outcome))
+            .collect();
         if kept.iter().all(|kept| *kept) {
             return;
         }
         // An op that waits for another names it by its position.
-        let mut places = 0..;
-        let place = |kept: &bool| kept.then(|| places.next()).flatten();
-        let places: Vec<Option<usize>> = kept.iter().map(place).collect();
+        let mut next = 0..;
+        let places: Vec<Option<usize>> =
+            kept.iter().map(|kept| kept.then(|| next.next()).flatten()).collect();
         for outcome in outcomes.iter_mut() {
             if let Outcome::Pending(Pending::Needs(needed)) = outcome {
                 let waits = places[*needed].map_or(Pending::Held(Hold::Cut), Pending::Needs);
@@ -89,6 +104,98 @@ impl Round {
     }
 }
 
+/// The rounds of a pass so far.
+#[derive(Debug, Default)]
+pub(crate) struct Rounds {
+    pub(crate) done: Vec<Round>,
+    /// Ops that failed or wait, and objects that were recreated: they are not tried again.
+    tried: HashSet<OpId>,
+    /// Those of them that lacked something: they are tried again beside a link or an address, such
+    /// as one that the kernel took along with a change before.
+    lacking: HashSet<OpId>,
+}
+
+/// What is done, and to which object.
+type OpId = (Action, ObjectId);
+
+fn op_id(op: &Op, devices: &Devices) -> OpId {
+    (op.action, object_id(&op.object, devices))
+}
+
+impl Rounds {
+    /// Returns true if a plan has ops that have not been tried, and another round is allowed.
+    pub(crate) fn has_due(&self, plan: &Plan) -> bool {
+        self.done.len() < MAX_ROUNDS && !plan.ops.iter().all(self.is_tried(plan))
+    }
+
+    /// Returns true of the ops of a plan that are not tried again.
+    fn is_tried<'a>(&'a self, plan: &'a Plan) -> impl Fn(&Op) -> bool + 'a {
+        let id = |op: &Op| op_id(op, &plan.devices);
+        let brings = |op: &&Op| {
+            let is_ground = matches!(op.object.kind(), Kind::Link | Kind::Address);
+            is_ground && op.action != Action::Delete && op.hold.is_none()
+        };
+        let mut ground = plan.ops.iter().filter(brings);
+        let is_brought = !self.lacking.is_empty() && ground.any(|op| !self.tried.contains(&id(op)));
+        move |op| {
+            let id = id(op);
+            self.tried.contains(&id) && !(is_brought && self.lacking.contains(&id))
+        }
+    }
+
+    /// Returns the part of a plan that has not been tried.
+    pub(crate) fn untried(&self, plan: Plan) -> Plan {
+        if self.tried.is_empty() {
+            return plan;
+        }
+        let tried: Vec<bool> = plan.ops.iter().map(self.is_tried(&plan)).collect();
+        // What points at a nexthop object may be among what was not done.
+        let deletes_nexthop =
+            |op: &Op| (op.action, op.object.kind()) == (Action::Delete, Kind::Nexthop);
+        let mut each = tried.into_iter();
+        plan.retain(|op| !each.next().unwrap_or_default() && !deletes_nexthop(op))
+    }
+
+    /// Notes the ops of a round that are not to be tried again.
+    pub(crate) fn note(&mut self, round: &Round) {
+        let Round { plan, outcomes } = round;
+        for (op, outcome) in plan.ops.iter().zip(&outcomes.outcomes) {
+            if *outcome != Outcome::Applied || op.reason == Reason::Recreated {
+                let id = op_id(op, &plan.devices);
+                self.tried.insert(id);
+                if lacks(outcome) {
+                    self.lacking.insert(id);
+                }
+            }
+        }
+    }
+
+    /// Ends a round. What `left` holds because the kernel stores it otherwise is not tried again.
+    /// What was tried again has the outcome of that.
+    pub(crate) fn end(&mut self, round: Round, left: &Plan) {
+        if !self.lacking.is_empty() {
+            let Plan { ops, devices, .. } = &round.plan;
+            let again: HashSet<_> = ops
+                .iter()
+                .map(|op| op_id(op, devices))
+                .filter(|id| self.lacking.contains(id))
+                .collect();
+            for earlier in self.done.iter_mut().filter(|_| !again.is_empty()) {
+                earlier.retain(|op, devices, outcome| {
+                    outcome.is_applied() || !again.contains(&op_id(op, devices))
+                });
+            }
+        }
+        self.done.push(round);
+        self.tried.extend(
+            left.ops
+                .iter()
+                .filter(|op| matches!(op.hold, Some(Hold::StoredOtherwise(_))))
+                .map(|op| op_id(op, &left.devices)),
+        );
+    }
+}
+
 /// Returns true if the kernel's answer was lost.
 fn is_unanswered(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Failed(failure)
@@ -97,6 +204,15 @@ fn is_unanswered(outcome: &Outcome) -> bool {
 
 fn is_refusal(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Failed(failure) if failure.class() == ErrorClass::Conflict)
+}
+
+/// Returns true if an op failed, or waits, for want of another object.
+fn lacks(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Failed(failure) => failure.class() == ErrorClass::Dependency,
+        Outcome::Pending(pending) => matches!(pending, Pending::Needs(_)),
+        Outcome::Applied => false,
+    }
 }
 
 #[cfg(test)]

@@ -14,10 +14,10 @@ use crate::connection::Connection;
 use crate::history::History;
 use crate::history::fingerprint::DesiredFingerprint;
 use crate::monitor::{MonitorHandle, Watch};
-use crate::ownership::policy::policy;
+use crate::ownership::policy;
 use crate::pass::baseline::Baseline;
-use crate::pass::scope::PassScope;
-use crate::pass::{Pass, PassPlan, RouteRows};
+use crate::pass::mode::{Facts, Mode};
+use crate::pass::{Pass, PassPlan};
 use crate::why::{self, Explanation, Query};
 use crate::{Error, ErrorKind, Options, Planned, Report};
 
@@ -78,7 +78,7 @@ impl Rtnl {
         let limits = PassLimits::default();
         let nothing = Kinds::NONE;
         let (_, next) = self.dry_run(connection, desired, ledger, options, &limits, nothing)?;
-        Ok(next.planned)
+        Ok(next.into())
     }
 
     /// Explains the objects that `query` asks about: what the kernel holds, whose it is and by what
@@ -125,7 +125,7 @@ impl Rtnl {
         let (pass, next) = self.dry_run(connection, desired, ledger, options, limits, asked)?;
         let resolved = pass.resolve_all(&next)?;
         let view = &pass.ledger_view;
-        why::explain(pass.observer, view, &resolved, next.planned, query)
+        why::explain(pass.observer, view, &resolved, next.into(), query)
     }
 
     /// Runs a pass up to its first plan. Its policy is also for objects of the kinds in `more`.
@@ -141,10 +141,9 @@ impl Rtnl {
         let is_asked = |kind: &Kind| desired.managed().contains(*kind) || more.contains(*kind);
         let kinds = Kind::ALL.into_iter().filter(is_asked).collect();
         let policy = policy(connection.markers(kinds)?, options)?;
-        let everything = PassScope::Everything(RouteRows::All);
+        let mode = (Facts::default(), Mode::look());
         let observer = &mut connection.observer;
-        let pass = Pass::open(observer, everything, desired, options, policy, ledger)?;
-        let mut pass = pass.with_limits(limits);
+        let mut pass = Pass::open(observer, mode, desired, options, policy, ledger, limits)?;
         let next = pass.dry_run(&mut self.history.clone(), &self.clock)?;
         Ok((pass, next))
     }
@@ -243,18 +242,16 @@ impl Source for Rtnl {
             monitor.ignore_own_writes(Some(port));
         }
         let policy = policy(connection.markers(desired.managed())?, options)?;
-        let scope = match limits.extent() {
-            Extent::Everything => PassScope::Everything(RouteRows::OutOfSync),
-            Extent::Dirty => {
-                let (known, due) = (baseline.as_mut(), limits.due());
-                PassScope::decide(known, &self.history, desired, options, &dirty, due)
+        let mode = match (limits.extent(), baseline.as_mut()) {
+            (Extent::Dirty, Some(baseline)) => {
+                baseline.decide(&self.history, desired, options, &dirty, limits.due())
             }
+            _ => Mode::everything(desired, self.monitor.is_some()),
         };
         let observer = &mut connection.observer;
-        let pass = Pass::open(observer, scope, desired, options, policy, ledger)?;
-        let pass = pass.with_limits(&limits).with_monitor(self.monitor.clone());
-        let (clock, history) = (&self.clock, &mut self.history);
-        let (report, next) = pass.run(history, baseline, &dirty, ledger, clock)?;
+        let pass = Pass::open(observer, mode, desired, options, policy, ledger, &limits)?
+            .subscribed(self.monitor.clone(), baseline, &dirty);
+        let (report, next) = pass.run(&mut self.history, &dirty, ledger, &self.clock)?;
         self.baseline = next;
         // Without a subscription the next pass may be far off, or never come.
         self.connection = self.monitor.as_ref().map(|_| {

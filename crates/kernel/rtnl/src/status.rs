@@ -10,7 +10,7 @@ use trueup_net::{
 use trueup_reconcile::{Condition, ErrorClass, Status};
 
 use crate::history::Undone;
-use crate::object_id::{ObjectId, object_id};
+use crate::key::{ObjectId, object_id};
 use crate::ownership::record_key::location;
 use crate::report::OpOutcome;
 use crate::round::Round;

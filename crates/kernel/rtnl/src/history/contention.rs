@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use trueup_net::{Hold, Object};
 
 use crate::Options;
-use crate::object_id::{ObjectId, digest};
+use crate::key::{ObjectId, digest};
 
 /// The first and the longest delay before a contended object is restored. It doubles each time.
 const FIRST_DELAY: Duration = Duration::from_secs(1);

@@ -15,7 +15,7 @@ use trueup_apply::{Failure, Outcome};
 use trueup_net::{Action, FOREVER, Hold, Kind, Lifetimes, Object, Op, Plan, Reason};
 use trueup_observe::ObservedChange;
 
-use crate::object_id::{ObjectId, digest, object_id};
+use crate::key::{ObjectId, digest, object_id};
 use crate::round::Round;
 
 /// Changes are recorded for a plan of so many ops, and so many for each.

@@ -4,13 +4,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trueup_net::{IfName, Item as _, Kind, Kinds, Object, Observed, Owned, Policy, RouteKey};
+use trueup_net::{
+    Dev, IfName, Item as _, Kind, Kinds, Object, ObjectKind as _, Observed, OfKind, Owned, Policy,
+    RouteKey, each_kind,
+};
 use trueup_reconcile::{Claim, Ledger, LedgerError};
 
-use super::observed_records::ObservedRecords;
 use super::record::{Former, Record, Records, agrees, encode, entry, is_as_before};
-use super::record_key::RecordKey;
-use crate::location::Location;
+use super::record_key::{Location, RecordKey, Recorded as _, link_names};
 
 /// The records of a ledger, and the intents that are open.
 #[derive(Clone, Debug, Default)]
@@ -334,6 +335,56 @@ impl LedgerView {
         ledger.begin(claims(&intents))?;
         self.open.extend(intents);
         Ok(())
+    }
+}
+
+/// What was observed on the keys of records and open intents.
+struct ObservedRecords {
+    names: BTreeMap<u32, IfName>,
+    objects: BTreeMap<RecordKey, Vec<Object>>,
+    complete: Kinds,
+}
+
+impl ObservedRecords {
+    /// `has` says whether a key has a record or an open intent; `keys` are all of these.
+    fn of<'a>(
+        observed: &Observed,
+        keys: impl Iterator<Item = &'a RecordKey>,
+        has: impl Fn(&RecordKey) -> bool,
+    ) -> ObservedRecords {
+        let kinds: Kinds = keys.map(RecordKey::kind).collect();
+        let mut records = ObservedRecords {
+            names: link_names(observed),
+            objects: BTreeMap::new(),
+            complete: observed.complete,
+        };
+        let name = |dev: Dev| records.names.get(&dev.as_index()?).copied();
+        each_kind!(K => if kinds.contains(K::KIND) && !K::MARKER_IS_SURE {
+            for object in OfKind::<K>::of_kind(observed).iter().filter(|it| !it.is_transient()) {
+                let key = object.key_of_record(&name);
+                // There can be a million, of which few have a record.
+                if let Some(key) = key.filter(&has) {
+                    let objects = records.objects.entry(key).or_default();
+                    objects.push(object.clone().into());
+                }
+            }
+        });
+        records
+    }
+
+    /// The objects on a key.
+    fn on(&self, key: &RecordKey) -> &[Object] {
+        self.objects.get(key).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether the interface that a key is, or is on, is there.
+    fn has_interface(&self, key: &RecordKey) -> bool {
+        key.interface().is_none_or(|(name, index)| self.names.get(&index) == Some(&name))
+    }
+
+    /// Whether all that could be on a key was read.
+    fn is_complete(&self, key: &RecordKey) -> bool {
+        !self.has_interface(key) || self.complete.contains(key.kind())
     }
 }
 

@@ -5,13 +5,30 @@
 //! the name that the interface had, and counts only while both are observed together: a record of
 //! an interface that is gone never matches another writer's.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use trueup_net::{
-    Action, Address, AddressKey, Dev, IfName, Item as _, Kind, Link, Neighbour, NeighbourKey,
-    Nexthop, Object, ObjectKind, Owned, Route, RouteKey, Rule, kinds, with_object,
+    Action, Address, AddressKey, Dev, Family, IfName, Item as _, Kind, Link, Neighbour,
+    NeighbourKey, Nexthop, Object, ObjectKind, Observed, Owned, Route, RouteKey, Rule, kinds,
+    with_object,
 };
 
-use crate::location::Location;
+/// Where an object is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Location {
+    Link,
+    /// An address or a neighbour on a device. Without a name: on a device that a plan creates.
+    Device(Option<IfName>),
+    Rules(Family),
+    Route(RouteKey),
+    Nexthops,
+}
+
+/// Returns the names of the observed interfaces, by index.
+pub(crate) fn link_names(observed: &Observed) -> BTreeMap<u32, IfName> {
+    observed.links.iter().map(|link| (link.index, link.name)).collect()
+}
 
 /// What the source knows of a kind beside what the diff does.
 pub(crate) trait SourceKind: ObjectKind {

@@ -3,14 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use trueup_apply::{ErrorClass, Outcome, Outcomes, apply, apply_with_echo, draw_indexes};
-use trueup_net::{
-    Action, Desired, Hold, Item as _, Kind, Kinds, NexthopMode, Object, ObjectKind as _, Op, Plan,
-    Reason, Route, Routes,
-};
+use trueup_net::{Action, Hold, Kind, Kinds, Op, Plan, Reason};
 use trueup_reconcile::Ledger;
 
-use super::scope::PassScope;
-use super::{Pass, backoff};
+use super::Pass;
+use super::mode::Verify;
 use crate::history::History;
 use crate::ownership::intents::Intents;
 use crate::ownership::ledger_view::commit;
@@ -23,27 +20,17 @@ pub(super) struct Applied {
     pub(super) round: Round,
     /// Keys that another writer had by the time of our write.
     pub(super) refused: BTreeSet<RecordKey>,
-    /// What the kernel holds now on the keys of the plan, where it has echoed every change.
-    pub(super) echoed: Option<Echoed>,
-}
-
-/// What the kernel holds on the keys of a plan, by its echoes.
-pub(super) struct Echoed {
-    /// The routes that the plan has put there.
-    pub(super) there: Vec<Route>,
-    /// What the plan has not achieved. Of that nothing was done.
-    pub(super) left: Plan,
 }
 
 impl Pass<'_> {
-    /// Carries a plan out, made from an observation in which these kinds are complete, with an echo
-    /// of each change where that verifies it. Every op has exactly one outcome.
+    /// Carries a plan out, made from an observation in which these kinds are complete. The kernel
+    /// echoes each change if that is to verify it. Every op has exactly one outcome.
     pub(super) fn apply(
         &mut self,
         history: &History,
         mut plan: Plan,
         complete: Kinds,
-        is_verified_by_echo: bool,
+        verify: Verify,
         ledger: &mut dyn Ledger,
     ) -> Applied {
         self.hold_beyond_limits(history, &mut plan);
@@ -62,9 +49,11 @@ impl Pass<'_> {
         let due = intents.of_plan(&plan);
         // A plan can be of a million ops of which few are recorded. An op that is held has no
         // intent: one that is open on its key is of an earlier pass, and stays open.
-        let ops = plan.ops.iter().enumerate().filter(|_| !due.is_empty());
-        let recorded = ops.filter(|(_, op)| op.hold.is_none());
-        let intended: BTreeMap<usize, Vec<RecordKey>> = recorded
+        let intended: BTreeMap<usize, Vec<RecordKey>> = plan
+            .ops
+            .iter()
+            .enumerate()
+            .filter(|(_, op)| !due.is_empty() && op.hold.is_none())
             .map(|(at, op)| (at, keys(op).collect::<Vec<_>>()))
             .filter(|(_, keys)| !keys.is_empty())
             .collect();
@@ -75,51 +64,23 @@ impl Pass<'_> {
             }
             self.trouble.get_or_insert(why);
         }
-        let unmarked = self.ledger_view.unmarked_routes(self.policy.marker);
-        self.unmarked.extend(unmarked);
+        self.unmarked.extend(self.ledger_view.unmarked_routes(self.policy.marker));
         let socket = self.observer.socket();
-        let apply = match is_verified_by_echo {
-            true => apply_with_echo,
-            false => apply,
-        };
         let limits = self.limits;
-        let mut outcomes = apply(&plan, socket, &indexes, &|| limits.should_continue());
-        let echoed = is_verified_by_echo.then(|| echoed(&plan, &mut outcomes));
-        let refused = self.withdraw_undone(&plan, complete, &outcomes, intended);
-        Applied { round: Round { plan, outcomes }, refused, echoed: echoed.flatten() }
-    }
-
-    /// Returns true if the kernel's echo of each change is as good as another observation, and
-    /// cheaper. `is_whole`: the plan was made from a whole observation of its scope.
-    pub(super) fn is_verified_by_echo(&self, plan: &Plan, is_whole: bool) -> bool {
-        let is_known = match &self.scope {
-            PassScope::TrackedRoutes(tracked) => tracked.is_verified_by_echo,
-            // No route takes anything else along, all else was read in this pass, and what another
-            // writer does after the echo is received.
-            PassScope::Everything(_) => {
-                let is_heard = self.monitor.is_some();
-                is_heard && is_whole && self.changes_inline_routes_alone(plan)
-            }
-            PassScope::DirtyKeys(_) | PassScope::NexthopTable(_) => false,
+        let carry_out = match verify {
+            Verify::Echo => apply_with_echo,
+            Verify::Read => apply,
         };
-        let is_route = |key: &RecordKey| matches!(key, RecordKey::Route(_));
-        is_known
-            && !self.policy.by_ledger.contains(Kind::Route)
-            && !self.ledger_view.keys().any(is_route)
-            && is_echo_cheaper(plan, self.desired)
-    }
-
-    /// Returns true if a plan changes routes of ours by the marker, and nothing else.
-    fn changes_inline_routes_alone(&self, plan: &Plan) -> bool {
-        let is_route = |op: &Op| op.hold.is_some() || op.object.kind() == Kind::Route;
-        self.desired.nexthops == NexthopMode::Inline && plan.ops.iter().all(is_route)
+        let outcomes = carry_out(&plan, socket, &indexes, &|| limits.should_continue());
+        let refused = self.withdraw_undone(&plan, complete, &outcomes, intended);
+        Applied { round: Round { plan, outcomes }, refused }
     }
 
     /// Holds the ops that the driver does not want tried.
     pub(super) fn hold_beyond_limits(&mut self, history: &History, plan: &mut Plan) {
         let Plan { ops, devices, .. } = plan;
         for op in ops.iter_mut().filter(|op| op.hold.is_none()) {
-            if let Some(left) = backoff(&self.limits, history, op, devices) {
+            if let Some(left) = self.backoff(history, op, devices) {
                 op.hold = Some(Hold::Backoff(left));
             } else if self.ops_left == 0 {
                 op.hold = Some(Hold::Cut);
@@ -135,8 +96,7 @@ impl Pass<'_> {
             commit(ledger, &self.uncommitted).map_err(|error| error.to_string())?;
             self.uncommitted.clear();
         }
-        let begun = self.ledger_view.begin(ledger, due);
-        begun.map_err(|error| error.to_string())
+        self.ledger_view.begin(ledger, due).map_err(|error| error.to_string())
     }
 
     /// Withdraws the intents of ops that did nothing. Returns the keys that another writer had.
@@ -153,8 +113,9 @@ impl Pass<'_> {
             match outcome {
                 // An equal rule that was made since the observation is not ours, unless it was.
                 Outcome::Applied if outcomes.found_existing.contains(&at) => {
-                    let unknown = |key: &RecordKey| self.ledger_view.record(key).is_none();
-                    refused.extend(keys.into_iter().filter(unknown));
+                    refused.extend(
+                        keys.into_iter().filter(|key| self.ledger_view.record(key).is_none()),
+                    );
                 }
                 Outcome::Applied => {}
                 // A former object is to be restored until it is there.
@@ -183,46 +144,4 @@ impl Pass<'_> {
         }
         refused
     }
-}
-
-/// Returns true if a dump of all routes costs more than the echoes: some five rows for each.
-fn is_echo_cheaper(plan: &Plan, desired: &Desired) -> bool {
-    let routes = desired.routes.as_ref().map_or(0, Routes::len);
-    plan.ops.len() <= 64 + routes / 8
-}
-
-/// Returns what the kernel holds after a plan, if it has echoed each op as it was to be, or has
-/// done nothing of it.
-fn echoed(plan: &Plan, outcomes: &mut Outcomes) -> Option<Echoed> {
-    let mut echoed = std::mem::take(&mut outcomes.echoed);
-    let mut there = Vec::new();
-    for (at, op) in plan.ops.iter().enumerate() {
-        if outcomes.undone.contains(&at) && !has_conflict(&outcomes.outcomes[at]) {
-            continue;
-        }
-        let route = echoed.remove(&at)?;
-        let is_as_planned = match (&op.object, op.action) {
-            _ if outcomes.outcomes.get(at) != Some(&Outcome::Applied) => false,
-            (Object::Route(gone), Action::Delete) => gone.key() == route.key(),
-            (Object::Route(wanted), _) => {
-                let same = wanted.key() == route.key() && wanted.protocol == route.protocol;
-                same && wanted.agrees(&route)
-            }
-            _ => false,
-        };
-        if !is_as_planned {
-            return None;
-        }
-        if op.action != Action::Delete {
-            there.push(route);
-        }
-    }
-    let mut at = 0..;
-    let is_undone = |_: &Op| at.next().is_some_and(|at| outcomes.undone.contains(&at));
-    Some(Echoed { there, left: plan.clone().retain(is_undone) })
-}
-
-/// Returns true if something else is on the key than was known.
-fn has_conflict(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Failed(failure) if failure.class() == ErrorClass::Conflict)
 }

@@ -4,17 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use trueup_net::{
-    Desired, Dev, Devices, IfName, Item as _, Kind, Kinds, Link, NexthopAssignment, NexthopMode,
-    Object, Observed, Route, RouteDependencies, RouteKey, Routes, Tracker,
+    Desired, Dev, Devices, IfName, Item as _, Kind, Kinds, Link, NextHops, NexthopAssignment,
+    NexthopMode, Object, Observed, Route, RouteDependencies, RouteKey, Routes, Tracker,
 };
 use trueup_observe::{DirtySet, WatchScope};
+use trueup_reconcile::OpKey;
 
 use super::Pass;
-use super::foreign_keys::ForeignKeys;
-use super::pass_plan::PassPlan;
-use super::scope::PassScope;
-use crate::location::{Location, link_names};
-use crate::{Options, Planned};
+use super::foreign::ForeignKeys;
+use super::mode::{Facts, Mode, Read};
+use super::plan::PassPlan;
+use crate::dirty_part::DirtyPart;
+use crate::history::History;
+use crate::ownership::record_key::{Location, link_names};
+use crate::{Options, key};
 
 /// With more foreign routes on our keys than this, every foreign route matters.
 const MAX_FOREIGN: usize = 1 << 16;
@@ -45,42 +48,50 @@ pub(crate) struct Baseline {
     pub(crate) has_dependencies: bool,
 }
 
+/// What is due in a part of a namespace.
+struct News {
+    part: DirtyPart,
+    /// Other writers have put routes on keys of ours.
+    is_shared: bool,
+    /// The kernel has to be read: the tracker does not know of all that is due.
+    is_read_needed: bool,
+    /// Nexthop objects are to lead elsewhere, or to be tried again.
+    are_nexthops_due: bool,
+}
+
 impl Baseline {
-    /// Returns what a pass leaves, where `before` is what the last one left.
+    /// Returns what a pass leaves, `last` being its last plan.
     pub(super) fn of(
         pass: &mut Pass<'_>,
         last: &mut PassPlan,
-        before: Option<Baseline>,
         is_complete: bool,
         is_unchanged: bool,
     ) -> Baseline {
         let foreign = std::mem::take(&mut pass.foreign);
+        let mut before = pass.baseline.take();
         let pass = &*pass;
-        let is_same =
-            |before: &Baseline| before.has_dependencies && before.options == *pass.options;
-        let is_same = before.as_ref().is_some_and(is_same);
+        let is_same = before
+            .as_ref()
+            .is_some_and(|before| before.has_dependencies && before.options == *pass.options);
         let has_dependencies = is_complete || is_unchanged && is_same;
-        // A narrow scope says nothing of what was left undone elsewhere.
-        let is_everything = pass.scope.is_everything();
-        let (known, mut before) = match before {
-            Some(mut before) => (before.tracker.take(), Some(before)),
-            None => (None, None),
-        };
-        let names = match (&pass.scope, &mut before) {
+        // Narrow keys say nothing of what was left undone elsewhere.
+        let is_everything = pass.is_over_everything();
+        let known = before.as_mut().and_then(|before| before.tracker.take());
+        let names = match &mut before {
             // Its links are those of the last pass.
-            (PassScope::TrackedRoutes(_), Some(before)) => std::mem::take(&mut before.names),
-            _ => link_names(&last.planned.observed),
+            Some(before) if pass.mode.read == Read::Nothing => std::mem::take(&mut before.names),
+            _ => link_names(&last.seen.snapshot.observed),
         };
-        let links = std::mem::take(&mut last.planned.observed.links);
+        let links = std::mem::take(&mut last.seen.snapshot.observed.links);
         let last = &*last;
-        let planned = &last.planned;
+        let observed = &last.seen.snapshot.observed;
         let tracker = tracker(pass, last, known).filter(|_| is_complete);
-        let mut baseline = match before.take() {
+        let mut baseline = match before {
             Some(mut before) if !is_everything => {
-                match pass.scope.desired_routes() {
+                match (pass.mode.keys.routes(), &pass.wanted.routes) {
                     // All else is desired as before.
-                    Some(routes) => before.relevant.extend(routes.device_names()),
-                    None => before.relevant = pass.desired.device_names(),
+                    (Some(_), Some(routes)) => before.relevant.extend(routes.device_names()),
+                    _ => before.relevant = pass.desired.device_names(),
                 }
                 Baseline { links, names, foreign, tracker, is_complete, has_dependencies, ..before }
             }
@@ -103,8 +114,7 @@ impl Baseline {
         };
         for key in pass.ledger_view.keys() {
             baseline.unmarked = baseline.unmarked.with(key.kind());
-            let interface = key.interface().map(|(name, _)| name);
-            baseline.relevant.extend(interface);
+            baseline.relevant.extend(key.interface().map(|(name, _)| name));
         }
         if is_everything && is_complete {
             let tracker = baseline.tracker.as_ref();
@@ -112,23 +122,136 @@ impl Baseline {
             baseline.foreign.retain(|key| pass.desired.has_route(key) || is_parked(key));
         }
         baseline.foreign.add_all(pass.unmarked.iter());
-        for conflict in &planned.plan.conflicts {
+        for conflict in &last.plan.conflicts {
             baseline.unmarked = baseline.unmarked.with(conflict.desired.kind());
             if let Object::Route(route) = &conflict.desired {
                 baseline.foreign.add(route.key());
             }
         }
-        baseline.note_satisfied_by_foreign(pass, &planned.observed);
+        baseline.note_satisfied_by_foreign(pass, observed);
         let dependencies = &mut baseline.dependencies;
-        for nexthop in &planned.observed.nexthops {
+        for nexthop in &observed.nexthops {
             dependencies.nexthops.insert(nexthop.id);
-            let device = nexthop.dev().and_then(Dev::as_index);
-            dependencies.devices.extend(device);
+            dependencies.devices.extend(nexthop.dev().and_then(Dev::as_index));
         }
-        dependencies.add(last.dependencies.clone());
-        let routes = planned.observed.all_routes();
-        routes.for_each(|route| dependencies.note(&route));
+        if let Some(rest) = &last.seen.out_of_sync {
+            dependencies.add(rest.dependencies.clone());
+        }
+        observed.all_routes().for_each(|route| dependencies.note(&route));
         baseline
+    }
+
+    /// Decides how a pass is to go about its work, given what became dirty since the last one, and
+    /// the objects whose op failed before and is `due` again. Has the tracker plan what these
+    /// concern.
+    pub(crate) fn decide(
+        &mut self,
+        history: &History,
+        desired: &Desired,
+        options: &Options,
+        dirty: &DirtySet,
+        due: &[OpKey],
+    ) -> (Facts, Mode) {
+        // Without a subscription there is no baseline.
+        let (facts, everything) = Mode::everything(desired, true);
+        let Some(news) = self.take_news(history, desired, options, dirty, due) else {
+            return (facts, everything);
+        };
+        let tracker = self.tracker.as_ref().filter(|_| desired.routes.is_some());
+        let routes: BTreeSet<RouteKey> =
+            tracker.iter().flat_map(|tracker| tracker.dirty_keys()).copied().collect();
+        let is_ground_firm = !dirty.links && dirty.addresses.is_empty() && dirty.routes.is_empty();
+        let facts = Facts {
+            is_part_known: true,
+            are_nexthops_due: news.are_nexthops_due,
+            are_routes_assigned: tracker.is_some_and(|tracker| tracker.assignment().is_some()),
+            are_routes_due: news.part.has_routes(),
+            are_routes_tracked: !news.is_read_needed && is_ground_firm && !routes.is_empty(),
+            are_routes_alone: !news.is_shared
+                && dirty.tables.is_empty()
+                && dirty.rules.is_empty()
+                && dirty.neighbours.is_empty(),
+            ..facts
+        };
+        (facts, Mode::decide(facts, news.part, routes))
+    }
+
+    /// Takes in what is due, and has the tracker plan the routes that it knows of. Returns the rest;
+    /// `None` if only a pass over everything will do.
+    fn take_news(
+        &mut self,
+        history: &History,
+        desired: &Desired,
+        options: &Options,
+        dirty: &DirtySet,
+        due: &[OpKey],
+    ) -> Option<News> {
+        let is_same = self.options == *options && history.is_same_but_routes(desired);
+        let is_known = history.is_same(desired) || self.tracker.is_some();
+        if !is_same || !is_known {
+            return None;
+        }
+        let part = DirtyPart::of(dirty, &self.names, |key| self.concerns(key, desired))?;
+        let is_shared = dirty.shared_routes.iter().any(|key| self.concerns(key, desired));
+        let mut news = News { part, is_shared, is_read_needed: false, are_nexthops_due: false };
+        for key in &dirty.deleted_routes {
+            match &mut self.tracker {
+                Some(tracker) if is_last(tracker, key, desired) => tracker.mark_absent(*key),
+                _ => news.is_read_needed = true,
+            }
+        }
+        for key in &dirty.freed_routes {
+            if !self.concerns(key, desired) {
+                continue;
+            }
+            let is_ours =
+                |there: &[Route]| there.iter().any(|route| route.protocol == options.protocol());
+            match &mut self.tracker {
+                // What was in the way is gone.
+                Some(tracker)
+                    if tracker.parked(key).is_some_and(|there| !is_ours(there))
+                        && is_last(tracker, key, desired) =>
+                {
+                    tracker.mark_absent(*key);
+                }
+                _ => {
+                    news.is_read_needed = true;
+                    news.part.add(Location::Route(*key), &self.names);
+                }
+            }
+        }
+        // Nexthop objects are tried again without the routes that wait for them.
+        let (objects, due): (Vec<OpKey>, Vec<OpKey>) = due
+            .iter()
+            .copied()
+            .partition(|key| history.undone_at(key.0) == Some(Location::Nexthops));
+        // An op that was left undone may wait for a change of a link or an address.
+        let mut woken: Vec<Location> = if dirty.links || !dirty.addresses.is_empty() {
+            history.undone().collect()
+        } else {
+            due.iter().filter_map(|key| history.undone_at(key.0)).collect()
+        };
+        let planned = self.tracker.iter().flat_map(Tracker::dirty_keys).map(key::route);
+        woken.extend(history.waiting_for(planned.chain(due).map(|key| key.0)));
+        for location in woken {
+            let is_tracked = match (location, &mut self.tracker) {
+                (Location::Nexthops, _) => return None,
+                // Whether it is still there has to be read.
+                (Location::Route(key), _) if history.is_in_conflict(key::route(&key).0) => false,
+                (Location::Route(key), Some(tracker)) => tracker.wake(&key),
+                _ => false,
+            };
+            if !is_tracked {
+                news.is_read_needed = true;
+                news.part.add(location, &self.names);
+            }
+        }
+        for key in self.tracker.iter().flat_map(Tracker::dirty_keys) {
+            news.part.add(Location::Route(*key), &self.names);
+        }
+        let has_replaced = self.tracker.as_ref().is_some_and(Tracker::has_replaced_nexthops);
+        news.are_nexthops_due = !objects.is_empty() || has_replaced;
+        Some(news)
     }
 
     /// Returns true if it matters to us what other writers have on a key.
@@ -167,8 +290,9 @@ impl Baseline {
     fn note_satisfied_by_foreign(&mut self, pass: &Pass<'_>, observed: &Observed) {
         let (desired, marker) = (pass.desired, pass.policy.marker);
         let is_foreign = |protocol: u8| protocol != marker;
-        let rules = observed.rules.iter();
-        let rules: BTreeSet<_> = rules
+        let rules: BTreeSet<_> = observed
+            .rules
+            .iter()
             .filter(|rule| is_foreign(rule.protocol))
             .map(|rule| (rule.family, rule.priority))
             .collect();
@@ -176,8 +300,9 @@ impl Baseline {
         if !rules.is_empty() && of_rules.any(|rule| rules.contains(&(rule.family, rule.priority))) {
             self.unmarked = self.unmarked.with(Kind::Rule);
         }
-        let neighbours = observed.neighbours.iter();
-        let neighbours: BTreeSet<_> = neighbours
+        let neighbours: BTreeSet<_> = observed
+            .neighbours
+            .iter()
             .filter(|neighbour| is_foreign(neighbour.protocol))
             .map(|neighbour| neighbour.dst)
             .collect();
@@ -203,8 +328,7 @@ impl Baseline {
         let is_small = self.foreign.keys.len() <= MAX_FOREIGN;
         scope.foreign_routes = is_small.then(|| Arc::clone(&self.foreign.keys));
         let matters = |(_, name): &(&u32, &IfName)| self.relevant.contains(*name);
-        let devices = self.names.iter().filter(matters).map(|(index, _)| *index);
-        scope.devices = Some(devices.collect());
+        scope.devices = Some(self.names.iter().filter(matters).map(|(index, _)| *index).collect());
         scope.route_devices = Some(self.dependencies.devices.clone());
         scope.route_sources = Some(self.dependencies.sources.clone());
         let gateways = pass.desired.routes.iter().flat_map(Routes::open_gateways);
@@ -216,43 +340,41 @@ impl Baseline {
     /// Returns true if the interfaces that matter are those of the last pass.
     pub(super) fn has_same_links(&self, observed: &Observed) -> bool {
         let matters = |(_, name): &(u32, IfName)| self.relevant.contains(name);
-        let links = observed.links.iter();
         let now: BTreeMap<u32, IfName> =
-            links.map(|link| (link.index, link.name)).filter(matters).collect();
-        let known = self.names.iter().map(|(index, name)| (*index, *name));
-        known.filter(matters).eq(now)
+            observed.links.iter().map(|link| (link.index, link.name)).filter(matters).collect();
+        self.names.iter().map(|(index, name)| (*index, *name)).filter(matters).eq(now)
     }
 }
 
 /// Returns what is known of the routes after a pass, given what was known before it.
 fn tracker(pass: &Pass<'_>, last: &PassPlan, before: Option<Tracker>) -> Option<Tracker> {
     let routes = pass.desired.routes.as_ref()?;
-    let scope = &pass.scope;
-    let mut tracker = match scope.is_everything() {
-        true => Tracker::in_sync(routes),
-        false => before?,
-    };
-    match scope.route_keys() {
-        Some(keys) => keys.for_each(|key| tracker.mark_in_sync(key)),
-        None => tracker.mark_all_in_sync(|key| scope.contains(Location::Route(*key))),
+    let keys = &pass.mode.keys;
+    let mut tracker = if keys.is_everything() { Tracker::in_sync(routes) } else { before? };
+    match keys.routes() {
+        Some(routes) => routes.iter().for_each(|key| tracker.mark_in_sync(key)),
+        None => tracker.mark_all_in_sync(|key| keys.contains(Location::Route(*key))),
     }
-    let Planned { plan, observed, .. } = &last.planned;
-    if pass.desired.nexthops == NexthopMode::Objects && scope.contains(Location::Nexthops) {
+    let PassPlan { plan, seen } = last;
+    if pass.desired.nexthops == NexthopMode::Objects && keys.contains(Location::Nexthops) {
         let undone = plan.ops.iter().filter_map(|op| match &op.object {
             Object::Nexthop(nexthop) => Some(nexthop.id),
             _ => None,
         });
-        let assignment = NexthopAssignment::in_sync(last.routes.as_ref()?, undone.collect());
+        let assignment = NexthopAssignment::in_sync(seen.routes.as_ref()?, undone.collect());
         tracker = tracker.with_assignment(assignment);
     }
-    let conflicts = plan.conflicts.iter().map(|conflict| &conflict.desired);
-    let left = plan.ops.iter().map(|op| &op.object).chain(conflicts);
-    let keys = left.filter_map(|object| match object {
-        Object::Route(route) => Some((route.key(), Vec::new())),
-        _ => None,
-    });
-    let mut left: BTreeMap<RouteKey, Vec<Route>> = keys.collect();
-    for route in observed.all_routes() {
+    let mut left: BTreeMap<RouteKey, Vec<Route>> = plan
+        .ops
+        .iter()
+        .map(|op| &op.object)
+        .chain(plan.conflicts.iter().map(|conflict| &conflict.desired))
+        .filter_map(|object| match object {
+            Object::Route(route) => Some((route.key(), Vec::new())),
+            _ => None,
+        })
+        .collect();
+    for route in seen.snapshot.observed.all_routes() {
         if let Some(there) = left.get_mut(&route.key()) {
             there.push(route.into_owned());
         }
@@ -263,7 +385,18 @@ fn tracker(pass: &Pass<'_>, last: &PassPlan, before: Option<Tracker>) -> Option<
     Some(tracker)
 }
 
+/// Returns true if a plan can take for granted that nothing of ours is left on a key after an event
+/// that a route went from it, which can be of one of several routes or next hops. If a route is
+/// desired, an exclusive create finds out what is left.
+fn is_last(tracker: &Tracker, key: &RouteKey, desired: &Desired) -> bool {
+    desired.has_route(key)
+        || match tracker.there(key) {
+            None | Some([]) => true,
+            Some([only]) => !matches!(only.nexthops, NextHops::Many(_)),
+            Some(_) => false,
+        }
+}
+
 fn devices(names: &BTreeMap<u32, IfName>) -> Devices {
-    let names = names.iter();
-    Devices::of(names.map(|(index, name)| (Dev::index(*index), *name)))
+    Devices::of(names.iter().map(|(index, name)| (Dev::index(*index), *name)))
 }

@@ -9,15 +9,14 @@ use trueup_reconcile::Ledger;
 
 use super::Pass;
 use super::baseline::Baseline;
-use super::pass_plan::PassPlan;
-use super::rounds::Rounds;
-use crate::Planned;
+use super::plan::PassPlan;
 use crate::history::History;
-use crate::location::link_names;
 use crate::ownership::ledger_view::commit;
 use crate::ownership::record::Record;
 use crate::ownership::record_key::RecordKey;
+use crate::ownership::record_key::link_names;
 use crate::report::Report;
+use crate::round::Rounds;
 use crate::status::{undone, unknown};
 
 impl Pass<'_> {
@@ -26,7 +25,6 @@ impl Pass<'_> {
     pub(super) fn conclude(
         mut self,
         history: &mut History,
-        baseline: Option<Baseline>,
         mut rounds: Rounds,
         last: Option<PassPlan>,
         mut overwritten: Vec<Object>,
@@ -36,37 +34,31 @@ impl Pass<'_> {
         let mut last = last.unwrap_or_default();
         let mut adopted = Vec::new();
         let mut declined = HashSet::new();
-        let statuses = match seen {
-            true => {
-                adopted = self.note_ownership(&mut last.planned, &mut overwritten);
-                let routes = self.desired.routes.as_ref();
-                let offered = routes.map_or(const { &BTreeSet::new() }, Routes::offered);
-                let left = undone(&last.planned.plan, &rounds.done, offered);
-                let complete = last.planned.observed.complete;
-                if last.planned.doubts.is_empty() {
-                    let all = rounds.done.iter_mut();
-                    all.for_each(|round| round.settle(&left));
-                }
-                let refused = left.iter().filter(|(_, undone)| undone.is_declined);
-                declined.extend(refused.map(|(id, _)| *id));
-                history.end_pass(self.desired, &self.scope, complete, left)
+        let has_doubts = !last.seen.snapshot.incomplete.is_empty();
+        let statuses = if seen {
+            adopted = self.note_ownership(&mut last, &mut overwritten);
+            let routes = self.desired.routes.as_ref();
+            let offered = routes.map_or(const { &BTreeSet::new() }, Routes::offered);
+            let left = undone(&last.plan, &rounds.done, offered);
+            let complete = last.seen.snapshot.observed.complete;
+            if !has_doubts {
+                rounds.done.iter_mut().for_each(|round| round.settle(&left));
             }
-            false => history.end_unknown(unknown(&rounds.done)),
+            declined.extend(left.iter().filter(|(_, it)| it.is_declined).map(|(id, _)| *id));
+            history.end_pass(self.desired, &self.mode.keys, complete, left)
+        } else {
+            history.end_unknown(unknown(&rounds.done))
         };
-        // Nothing is left undone, in the scope or elsewhere.
+        // Nothing is left undone, on the keys or elsewhere.
         let is_done = !seen || history.is_all_done();
         // What other hosts offer, and the kernel refuses, is no failure of what is declared here.
-        let is_converged = match seen {
-            true => history.is_done_but_declined() && last.planned.doubts.is_empty(),
-            false => last.planned.is_converged(),
-        };
+        let is_converged = !has_doubts && (!seen || history.is_done_but_declined());
         if let Err(error) = commit(ledger, &self.uncommitted) {
             self.trouble.get_or_insert(error.to_string());
         }
-        let is_exceeded = self.scope.is_exceeded_by(&last.planned.plan);
-        let was_complete = || baseline.as_ref().is_some_and(|before| before.is_complete);
-        let is_complete =
-            last.planned.doubts.is_empty() && (self.scope.is_everything() || was_complete());
+        let is_exceeded = self.is_exceeded_by(&last);
+        let was_complete = || self.baseline.as_ref().is_some_and(|before| before.is_complete);
+        let is_complete = !has_doubts && (self.is_over_everything() || was_complete());
         let (mut next_baseline, mut is_covered) = (None, false);
         if let Some(monitor) = self.monitor.clone()
             && seen
@@ -74,7 +66,7 @@ impl Pass<'_> {
             && !is_exceeded
         {
             let is_unchanged = rounds.done.is_empty();
-            let baseline = Baseline::of(&mut self, &mut last, baseline, is_complete, is_unchanged);
+            let baseline = Baseline::of(&mut self, &mut last, is_complete, is_unchanged);
             // While others write all the time hardly a pass is complete, and still what happens to
             // their objects does not matter.
             let is_quiet = is_done && baseline.has_dependencies;
@@ -82,15 +74,15 @@ impl Pass<'_> {
             is_covered = is_heard && is_complete;
             next_baseline = Some(baseline);
         }
-        let planned = last.planned;
+        let PassPlan { plan, seen: observation } = last;
         let report = Report {
             converged: self.trouble.is_none() && is_converged && is_complete && !is_exceeded,
             rounds: rounds.done,
             declined,
-            conflicts: planned.plan.conflicts,
-            devices: planned.plan.devices,
-            notices: planned.plan.notices,
-            doubts: planned.doubts,
+            conflicts: plan.conflicts,
+            devices: plan.devices,
+            notices: plan.notices,
+            doubts: observation.snapshot.incomplete,
             trouble: self.trouble.take(),
             seen,
             adopted,
@@ -105,18 +97,26 @@ impl Pass<'_> {
     /// Notes whose the objects of the last observation are. Returns those that are adopted.
     fn note_ownership(
         &mut self,
-        planned: &mut Planned,
+        last: &mut PassPlan,
         overwritten: &mut Vec<Object>,
     ) -> Vec<Object> {
-        let Planned { plan, observed, .. } = planned;
+        let PassPlan { plan, seen } = last;
+        let observed = &seen.snapshot.observed;
         let adopted = std::mem::take(&mut plan.adopted);
-        let (scope, view) = (&self.scope, &mut self.ledger_view);
-        let is_observed = |key: &RecordKey| scope.observes(key);
-        let (released, rewritten) = view.release(observed, &self.policy, is_observed);
+        // The records are those of whole tables.
+        let routes = self.mode.keys.routes();
+        let (released, rewritten) =
+            self.ledger_view.release(observed, &self.policy, |key| match (routes, key) {
+                (None, _) => true,
+                (Some(routes), RecordKey::Route(key)) => routes.contains(key),
+                (Some(_), _) => false,
+            });
         self.uncommitted.extend(released);
-        let known = |object: &Object| overwritten.contains(object);
-        let news: Vec<Object> = rewritten.into_iter().filter(|it| !known(it)).collect();
-        overwritten.extend(news);
+        for object in rewritten {
+            if !overwritten.contains(&object) {
+                overwritten.push(object);
+            }
+        }
         let names = link_names(observed);
         for object in &adopted {
             let name = |dev: Dev| names.get(&dev.as_index()?).copied();

@@ -1,69 +1,226 @@
-//! The first stage: reads what is managed in the scope of a pass.
+//! The first stage: reads what is managed on the keys of a pass.
+//!
+//! Of routes only those that bear the marker are read, filtered in the kernel: a host may hold a
+//! million that are not ours. Those that are as desired are dropped as they arrive. Foreign routes
+//! are read for a plan that concerns them, and of those only the ones in question are kept. If many
+//! routes are desired and the first ones that the kernel dumps have to be replaced, a plan needs a
+//! dump of all routes anyway: then that is the only one. IPv4 routes are read whoever wrote them
+//! until it is known what is on our keys: another's may be in front of ours there. From then on the
+//! subscription reports that.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use trueup_net::{
-    Desired, Family, Item, Kind, Kinds, Mismatches, Policy, ResolvedDevices, ResolvedRoutes, Route,
-    RouteDependencies, RouteKey, Routes,
+    Desired, DumpMatcher, Family, IfName, Item, Kind, Kinds, Link, LinkStatus, Mismatches,
+    Observed, Owned, Policy, ResolvedDevices, ResolvedRoutes, Route, RouteDependencies, RouteKey,
+    Routes,
 };
 use trueup_observe::{Incomplete, Observer, ReadScope, Snapshot};
 
-use super::everything;
-use super::foreign_keys::ForeignKeys;
-use super::in_sync_filter::InSyncFilter;
-use super::known_links::KnownLinks;
-use super::scope::PassScope;
+use super::Pass;
+use super::foreign::{ENODEV, ForeignKeys};
+use super::mode::{Keys, Read};
 use crate::Error;
+use crate::dirty_part::DirtyPart;
 use crate::ownership::ledger_view::LedgerView;
 use crate::ownership::record_key::RecordKey;
 
-/// What was read in the scope of a pass.
-pub(super) struct Observation {
-    pub(super) snapshot: Snapshot,
-    /// What the rows that were dropped as they arrived have left, where such were dropped.
+/// With fewer desired routes the first part of a dump is too large a part of the whole to be read
+/// beforehand.
+const MIN_SAMPLED: usize = 1 << 14;
+
+/// One request for a link costs as much as so many rows of a dump.
+const ROWS_OF_A_REQUEST: usize = 4;
+
+/// What was read on the keys of a pass, and what follows from it.
+#[derive(Debug, Default)]
+pub(crate) struct Observation {
+    pub(crate) snapshot: Snapshot,
+    /// What of it is ours by the ledger.
+    pub(crate) owned: Owned,
+    /// The devices, once they are resolved.
+    pub(crate) devices: Option<ResolvedDevices>,
+    /// The desired routes, resolved, once they are.
+    pub(crate) routes: Option<ResolvedRoutes>,
+    /// A route has to move to a nexthop object that is not known, or may point at one that is there
+    /// at last, which only a pass over everything can do.
+    pub(super) moves_routes: bool,
+    /// A new route is appended before the former one is deleted, once that is decided.
+    pub(super) appends_then_deletes: Option<bool>,
+    /// The rest of the desired routes, if those in sync were dropped as they arrived.
     pub(super) out_of_sync: Option<OutOfSync>,
-    /// The devices, where they were resolved for the rows that arrived.
-    pub(super) devices: Option<ResolvedDevices>,
-    /// What is known of foreign routes on desired keys, where they were read along with ours.
+    /// The foreign routes on desired keys that were read along with ours.
     pub(super) foreign: ForeignKeys,
 }
 
-/// What is left of desired routes where those in sync were dropped as they arrived.
+/// What is left of desired routes if those in sync were dropped as they arrived.
+#[derive(Debug)]
 pub(super) struct OutOfSync {
     /// The desired routes that are not in sync; `None` if that is all of them, which can be many.
     pub(super) routes: Option<Routes>,
-    /// All desired routes, resolved.
-    pub(super) resolved: ResolvedRoutes,
     /// What the routes depend on that were dropped.
     pub(super) dependencies: RouteDependencies,
 }
 
-impl From<Snapshot> for Observation {
-    fn from(snapshot: Snapshot) -> Observation {
-        Observation { snapshot, out_of_sync: None, devices: None, foreign: ForeignKeys::default() }
+impl Pass<'_> {
+    /// Observes what is on the keys; `None` if the interfaces are not those of the baseline, so
+    /// that only a wider mode will do.
+    pub(super) fn observe(&mut self) -> Result<Option<Observation>, Error> {
+        if self.mode.read == Read::Nothing {
+            return Ok(self.known());
+        }
+        let observation = match self.read() {
+            // A device of the part is gone.
+            Err(error) if !self.is_over_everything() && error.errno() == Some(ENODEV) => {
+                return Ok(None);
+            }
+            read => read?,
+        };
+        let is_same = self.is_over_everything()
+            || self
+                .baseline
+                .as_ref()
+                .is_some_and(|before| before.has_same_links(&observation.snapshot.observed));
+        Ok(is_same.then_some(observation))
+    }
+
+    /// Returns what the kernel is known to hold on the keys of single routes, and the links of the
+    /// baseline, none of which has changed since.
+    fn known(&mut self) -> Option<Observation> {
+        let (keys, baseline) = self.mode.keys.routes().zip(self.baseline.as_mut())?;
+        let tracker = baseline.tracker.as_ref()?;
+        let mut snapshot = Snapshot::default();
+        snapshot.observed.routes =
+            keys.iter().filter_map(|key| tracker.there(key)).flatten().cloned().collect();
+        snapshot.observed.links = std::mem::take(&mut baseline.links);
+        snapshot.mark_read(Kind::Link, None);
+        snapshot.mark_read(Kind::Route, None);
+        Some(Observation { snapshot, ..Observation::default() })
+    }
+
+    /// Reads what is on the keys.
+    pub(super) fn read(&mut self) -> Result<Observation, Error> {
+        if let Some(monitor) = &self.monitor {
+            let dirty = monitor.begin_read(self.mode.keys.part());
+            self.foreign.note(&dirty, |key| {
+                let is_recorded = || self.ledger_view.record(&RecordKey::Route(*key)).is_some();
+                self.desired.has_route(key) || is_recorded()
+            });
+        }
+        let known_links = match self.known_links.take() {
+            Some(known) if known.hold(self.observer, &self.interfaces())? => Some(known),
+            _ => None,
+        };
+        let reader = Reader {
+            known_links: known_links.as_ref(),
+            keys: &self.mode.keys,
+            rows: self.mode.read,
+            desired: &self.wanted,
+            ledger_view: &self.ledger_view,
+            policy: &self.policy,
+            unmarked: &self.unmarked,
+            foreign: &self.foreign,
+        };
+        let seen = reader.read(self.observer)?;
+        self.foreign.extend(seen.foreign.clone());
+        Ok(seen)
+    }
+
+    /// Keeps the links of what was observed, if the pass leaves them alone. A subscribed source
+    /// reads them anew: it has dropped what was announced of them until the next read.
+    pub(super) fn keep_links(&mut self, observed: &mut Observed) {
+        let is_alone = self.monitor.is_none() && self.is_over_everything();
+        let has_links = self.desired.managed().contains(Kind::Link);
+        self.known_links = (is_alone && !has_links).then(|| KnownLinks::take(observed));
+    }
+
+    /// The interfaces that what is desired and the ledger name.
+    fn interfaces(&self) -> BTreeSet<IfName> {
+        let mut names = self.desired.device_names();
+        names.extend(self.ledger_view.keys().filter_map(|key| Some(key.interface()?.0)));
+        names
+    }
+}
+
+/// The links of an observation, which still hold once the pass has carried a plan out.
+///
+/// A dump of the links costs more than all else if a namespace has hundreds of them. A pass that
+/// changes no links needs them again for their names alone, and asks for the few that matter.
+pub(super) struct KnownLinks {
+    links: Vec<Link>,
+    status: BTreeMap<u32, LinkStatus>,
+}
+
+impl KnownLinks {
+    /// Takes the links out of what was observed.
+    fn take(observed: &mut Observed) -> KnownLinks {
+        KnownLinks {
+            links: std::mem::take(&mut observed.links),
+            status: std::mem::take(&mut observed.link_status),
+        }
+    }
+
+    /// Returns true if all interfaces of these names are there, and are those that they were; false
+    /// if they are too many to ask for.
+    fn hold(&self, observer: &mut Observer, names: &BTreeSet<IfName>) -> Result<bool, Error> {
+        if names.len() * ROWS_OF_A_REQUEST > self.links.len() {
+            return Ok(false);
+        }
+        for name in names {
+            let known = self.links.iter().find(|link| link.name == *name);
+            if known.is_none() || observer.link_index(name)? != known.map(|link| link.index) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Returns what was read beside the links, with them.
+    fn complete(&self, mut snapshot: Snapshot) -> Snapshot {
+        snapshot.observed.links = self.links.clone();
+        snapshot.observed.link_status = self.status.clone();
+        snapshot.mark_read(Kind::Link, None);
+        snapshot
+    }
+}
+
+/// What routes are compared with as they arrive, resolved once for an observation: those in sync
+/// with what is desired are held nowhere.
+struct InSyncFilter<'a> {
+    routes: &'a Routes,
+    devices: ResolvedDevices,
+    resolved: ResolvedRoutes,
+    /// Keys of which all rows are kept.
+    kept: BTreeSet<RouteKey>,
+}
+
+impl InSyncFilter<'_> {
+    fn matcher(&self) -> DumpMatcher<'_> {
+        DumpMatcher::new(self.routes, &self.resolved, self.kept.clone())
     }
 }
 
 /// What is to be read, and what is known of it.
-pub(super) struct Reader<'a> {
-    /// The links, where they need not be read.
-    pub(super) known_links: Option<&'a KnownLinks>,
-    pub(super) scope: &'a PassScope,
-    /// What is desired in the scope.
-    pub(super) desired: &'a Desired,
-    pub(super) ledger_view: &'a LedgerView,
-    pub(super) policy: &'a Policy,
+struct Reader<'a> {
+    /// The links, if they need not be read.
+    known_links: Option<&'a KnownLinks>,
+    keys: &'a Keys,
+    rows: Read,
+    /// What is desired on the keys.
+    desired: &'a Desired,
+    ledger_view: &'a LedgerView,
+    policy: &'a Policy,
     /// Routes of ours that do not bear the marker.
-    pub(super) unmarked: &'a BTreeSet<RouteKey>,
-    /// What is known of foreign routes on keys of ours.
-    pub(super) foreign: &'a ForeignKeys,
+    unmarked: &'a BTreeSet<RouteKey>,
+    /// The foreign routes on keys of ours, as far as they are known.
+    foreign: &'a ForeignKeys,
 }
 
 impl<'a> Reader<'a> {
     /// Reads what is managed, and once more what is ours by the ledger and was not there: only what
     /// is missing twice is gone.
-    pub(super) fn read(&self, observer: &mut Observer) -> Result<Observation, Error> {
+    fn read(&self, observer: &mut Observer) -> Result<Observation, Error> {
         let managed = self.desired.managed();
         let mut snapshot = self.read_all_but_routes(observer, self.with_addresses(managed))?;
         if self.desired.addresses.iter().flatten().next().is_some() {
@@ -72,13 +229,14 @@ impl<'a> Reader<'a> {
         if let Some(routes) = &self.desired.routes {
             snapshot.observed.gateways = observer.gateways(&routes.open_gateways())?;
         }
-        let drops = managed.contains(Kind::Route) && self.scope.drops_routes_in_sync();
-        let filter = drops.then(|| self.filter(&snapshot)).flatten();
+        let drops = managed.contains(Kind::Route) && self.rows == Read::OutOfSync;
+        let filter = drops.then(|| self.filter(&snapshot.observed)).flatten();
         let replaces =
             filter.as_ref().is_some_and(|filter| self.has_routes_to_replace(observer, filter));
-        let of_all_writers = match replaces {
-            true => vec![Family::Inet, Family::Inet6],
-            false => Vec::from_iter(self.may_be_behind().then_some(Family::Inet)),
+        let of_all_writers = if replaces {
+            vec![Family::Inet, Family::Inet6]
+        } else {
+            Vec::from_iter(self.may_be_behind().then_some(Family::Inet))
         };
         let scopes = self.route_scopes(&of_all_writers);
         let mut mismatches =
@@ -97,17 +255,11 @@ impl<'a> Reader<'a> {
                 mismatches = Some(first.clone().common(still));
             }
         }
-        let (devices, resolved) = match filter {
-            Some(filter) => (Some(filter.devices), Some(filter.resolved)),
-            None => (None, None),
-        };
-        let out_of_sync = mismatches.zip(resolved).map(|(mismatches, resolved)| {
-            let routes = self.desired.routes.as_ref();
+        let out_of_sync = mismatches.map(|mismatches| {
             let there = &snapshot.observed.routes;
-            let routes = routes.filter(|_| mismatches.matched() > 0);
+            let routes = self.desired.routes.as_ref().filter(|_| mismatches.matched() > 0);
             OutOfSync {
                 routes: routes.map(|routes| routes.mismatched(&mismatches, there)),
-                resolved,
                 dependencies: mismatches.dependencies().clone(),
             }
         });
@@ -115,27 +267,39 @@ impl<'a> Reader<'a> {
             // They can be most of what a pass holds, and the plan is as large again.
             snapshot.observed.compact_routes(self.policy);
         }
-        Ok(Observation { snapshot, out_of_sync, devices, foreign })
+        let (devices, routes) = filter.map(|it| (it.devices, it.resolved)).unzip();
+        // If none was compared, nexthop objects are still to be assigned to all of them.
+        let routes = routes.filter(|_| out_of_sync.is_some());
+        Ok(Observation {
+            snapshot,
+            devices,
+            routes,
+            out_of_sync,
+            foreign,
+            ..Observation::default()
+        })
     }
 
     /// Adds the addresses to the kinds that are read, where links are to be ports: what is on those
     /// is reported.
     fn with_addresses(&self, managed: Kinds) -> Kinds {
         let mut links = self.desired.links.iter().flatten();
-        match links.any(|link| link.master.flatten().is_some()) {
-            true => managed.with(Kind::Address),
-            false => managed,
+        if links.any(|link| link.master.flatten().is_some()) {
+            managed.with(Kind::Address)
+        } else {
+            managed
         }
     }
 
     /// Returns true if routes of ours have to be replaced, as far as the first rows of a dump tell.
     /// Before they are, the foreign routes on their keys have to be known.
     fn has_routes_to_replace(&self, observer: &mut Observer, filter: &InSyncFilter<'_>) -> bool {
+        let is_worth_it = self.keys.is_everything() && filter.routes.len() >= MIN_SAMPLED;
         // Routes that are ours by the ledger are read by themselves.
-        if !filter.is_by_marker_alone() || !self.scope.is_worth_sample(self.desired) {
+        if !is_worth_it || !filter.kept.is_empty() {
             return false;
         }
-        let scope = everything::route_scope(self.policy.marker);
+        let scope = marked_routes(self.policy.marker);
         let differing = observer.sample_routes(&scope, &mut filter.matcher());
         // An error shows when all is read.
         differing.is_ok_and(|differing| differing > 0)
@@ -151,26 +315,23 @@ impl<'a> Reader<'a> {
         let is_unknown = |table: &(Family, u32)| table.0 == Family::Inet && !tables.contains(table);
         let is_shared =
             |key: &RouteKey| key.dst.family() == Family::Inet && self.desired.has_route(key);
-        self.scope.is_everything() && routes.tables().iter().any(is_unknown)
+        self.keys.is_everything() && routes.tables().iter().any(is_unknown)
             || keys.iter().any(is_shared)
     }
 
     /// The routes to read: ours, and all others of these families.
     fn route_scopes(&self, of_all_writers: &[Family]) -> Vec<ReadScope> {
-        let scopes = self.scope.route_scopes(self.policy.marker).into_iter();
-        let by_family = |scope: ReadScope| {
-            scope.families().map(move |family| {
-                let of_family = scope.clone().with_family(family);
-                match of_all_writers.contains(&family) {
-                    true => of_family.with_protocol(None),
-                    false => of_family,
-                }
-            })
-        };
-        match of_all_writers {
-            [] => scopes.collect(),
-            _ => scopes.flat_map(by_family).collect(),
+        let scopes = route_scopes(self.keys, self.policy.marker).into_iter();
+        if of_all_writers.is_empty() {
+            return scopes.collect();
         }
+        scopes
+            .flat_map(|scope| scope.families().map(move |family| scope.clone().with_family(family)))
+            .map(|scope| match scope.family {
+                Some(family) if of_all_writers.contains(&family) => scope.with_protocol(None),
+                _ => scope,
+            })
+            .collect()
     }
 
     /// Returns the foreign routes on desired keys, where those of all writers were read.
@@ -180,11 +341,12 @@ impl<'a> Reader<'a> {
         let Some(routes) = routes else {
             return foreign;
         };
-        let is_foreign = |route: &&Route| {
-            route.protocol != self.policy.marker && self.desired.has_route(&route.key())
-        };
-        let there = snapshot.observed.routes.iter().filter(is_foreign);
-        there.for_each(|route| foreign.add(route.key()));
+        let there = snapshot.observed.routes.iter();
+        there
+            .filter(|route| route.protocol != self.policy.marker)
+            .map(Item::key)
+            .filter(|key| self.desired.has_route(key))
+            .for_each(|key| foreign.add(key));
         if snapshot.observed.complete.contains(Kind::Route) {
             let mut tables = routes.tables();
             tables.retain(|(family, _)| of_all_writers.contains(family));
@@ -193,15 +355,30 @@ impl<'a> Reader<'a> {
         foreign
     }
 
-    fn filter(&self, snapshot: &Snapshot) -> Option<InSyncFilter<'a>> {
+    /// Returns the filter for rows as they arrive, or `None` if it takes more than a route's marker
+    /// and value to tell.
+    fn filter(&self, observed: &Observed) -> Option<InSyncFilter<'a>> {
+        let routes = self.desired.routes.as_ref()?;
+        if self.policy.by_ledger.contains(Kind::Route) {
+            return None;
+        }
+        let owned = self.ledger_view.owned(observed);
+        // An error in a link shows when the plan is made.
+        let devices = ResolvedDevices::of(self.desired, observed, &owned, self.policy).ok()?;
+        let resolved = devices.resolve_routes(self.desired, observed, self.policy)?;
         let of_ledger = self.ledger_view.keys().filter_map(|key| match key {
             RecordKey::Route(key) => Some(*key),
             _ => None,
         });
-        let kept = self.unmarked.iter().copied().chain(of_ledger).collect();
-        let owned = self.ledger_view.owned(&snapshot.observed);
-        let observed = &snapshot.observed;
-        InSyncFilter::of(self.desired, observed, &owned, self.policy, kept)
+        let kept = self
+            .unmarked
+            .iter()
+            .copied()
+            .chain(of_ledger)
+            // They count as another writer's, whom an op may cost something.
+            .chain(resolved.outside_domain(routes, &observed.links, &owned, self.policy))
+            .collect();
+        Some(InSyncFilter { routes, devices, resolved, kept })
     }
 
     fn read_all_but_routes(
@@ -209,9 +386,9 @@ impl<'a> Reader<'a> {
         observer: &mut Observer,
         managed: Kinds,
     ) -> Result<Snapshot, Error> {
-        let scope = self.scope.read_scope(managed, self.policy.marker);
+        let scope = read_scope(self.keys, managed, self.policy.marker);
         match self.known_links {
-            Some(known) => Ok(known.complete(observer.snapshot_beside(&scope, known.links())?)),
+            Some(known) => Ok(known.complete(observer.snapshot_beside(&scope, &known.links)?)),
             None => require_all_links(observer.snapshot(&scope)?),
         }
     }
@@ -255,25 +432,81 @@ impl<'a> Reader<'a> {
                 let is_read = |key: &RouteKey| scope.family == Some(key.dst.family());
                 unread.to_mut().retain(|key| !is_read(key));
             }
-            match snapshot.observed.routes.is_empty() {
-                true => snapshot.observed.routes = routes,
-                false => snapshot.observed.routes.extend(routes),
+            if snapshot.observed.routes.is_empty() {
+                snapshot.observed.routes = routes;
+            } else {
+                snapshot.observed.routes.extend(routes);
             }
-            let is_new = |it: &Incomplete| !incomplete.contains(it);
-            incomplete.extend(not_whole.filter(is_new));
+            incomplete.extend(not_whole.filter(|it| !incomplete.contains(it)));
         }
         snapshot.mark_read(Kind::Route, incomplete);
         snapshot.incomplete.sort_by_key(Incomplete::kind);
         if !unread.is_empty() {
             let scope = scope_of_keys(unread.iter());
-            let is_unmarked =
-                |route: &Route| route.protocol != marker && unread.contains(&route.key());
-            let (routes, not_whole) = observer.routes_where(&scope, is_unmarked)?;
+            let (routes, not_whole) = observer.routes_where(&scope, |route| {
+                route.protocol != marker && unread.contains(&route.key())
+            })?;
             snapshot.observed.routes.extend(routes);
             snapshot.mark_read(Kind::Route, not_whole);
         }
         Ok(mismatches)
     }
+}
+
+/// What to read on keys but routes.
+fn read_scope(keys: &Keys, managed: Kinds, marker: u8) -> ReadScope {
+    match keys {
+        Keys::Everything => {
+            ReadScope::default().with_kinds(managed.without(Kind::Route)).with_protocol(marker)
+        }
+        Keys::Part(part) | Keys::Routes(part, _) => part_scope(part, managed),
+        // Of foreign nexthop objects those alone that have a number of ours.
+        Keys::Nexthops(part) => {
+            let scope = part_scope(part, managed);
+            let kinds = scope.kinds.with(Kind::Nexthop);
+            scope.with_kinds(kinds).with_protocol(marker)
+        }
+    }
+}
+
+/// The addresses and neighbours of the devices of a part, and the rules of its families.
+fn part_scope(part: &DirtyPart, managed: Kinds) -> ReadScope {
+    let is_dirty = |kind: &Kind| match kind {
+        Kind::Address | Kind::Neighbour => !part.devices.is_empty(),
+        Kind::Rule => !part.rules.is_empty(),
+        _ => false,
+    };
+    let only = part.rules.first().copied().filter(|_| part.rules.len() == 1);
+    ReadScope::default()
+        .with_kinds(
+            Kind::ALL
+                .into_iter()
+                .filter(|kind| managed.contains(*kind) && is_dirty(kind))
+                .collect::<Kinds>(),
+        )
+        .with_devices(part.devices.keys().copied().collect::<BTreeSet<_>>())
+        .with_family(only)
+}
+
+/// Which routes of ours to read on keys.
+fn route_scopes(keys: &Keys, marker: u8) -> Vec<ReadScope> {
+    let Some(part) = keys.part() else {
+        return vec![marked_routes(marker)];
+    };
+    let of_family = |family: Family| {
+        let tables: BTreeSet<u32> =
+            part.tables.iter().filter(|(of, _)| *of == family).map(|(_, table)| *table).collect();
+        let is_whole = part.routes.contains(&family);
+        (is_whole || !tables.is_empty()).then(|| {
+            marked_routes(marker).with_tables((!is_whole).then_some(tables)).with_family(family)
+        })
+    };
+    [Family::Inet, Family::Inet6].into_iter().filter_map(of_family).collect()
+}
+
+/// The routes that bear the marker.
+fn marked_routes(marker: u8) -> ReadScope {
+    ReadScope::default().with_kinds(Kinds::NONE.with(Kind::Route)).with_protocol(marker)
 }
 
 /// The routes, of whatever protocol, in the tables of these keys. Of many tables all are read.

@@ -1,184 +1,210 @@
-//! The second stage: plans from what was observed, after a check of the foreign objects that the
-//! plan concerns.
+//! The second stage: plans from what was observed. It reads nothing. The plan is then reviewed in
+//! the light of earlier passes: what waits for a grace, what is contended, what the kernel stores
+//! otherwise, and what another writer has overwritten.
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::cell::LazyCell;
+use std::time::Instant;
 
 use trueup_net::{
-    Desired, Devices, Item as _, Kind, Object, Observed, Op, Owned, Plan, Policy, Protocols,
-    ResolvedDevices, ResolvedRoutes, Route, RouteDependencies, RouteKey, plan_with,
+    Dev, Kind, Object, Observed, Plan, Reason, Resolved, ResolvedDevices, ResolvedRoutes, Routes,
+    plan_with, resolve, resolve_with,
 };
-use trueup_observe::{Observer, Snapshot};
+use trueup_observe::{DirtySet, Incomplete};
 
-use super::conflict_check::{ConflictCheck, ForeignObjects};
-use super::foreign_keys::ForeignKeys;
-use super::observe::{Observation, OutOfSync};
-use super::pass_plan::PassPlan;
-use super::scope::PassScope;
-use crate::{Error, Planned};
+use super::Pass;
+use super::mode::{Conflicts, Keys};
+use super::observe::Observation;
+use crate::Error;
+use crate::history::{History, Review};
+use crate::ownership::record_key::RecordKey;
+use crate::ownership::record_key::link_names;
 
 /// More changes of routes are cheaper to read first than to make one by one by appending the new
 /// route.
 const MAX_APPEND_THEN_DELETE: usize = 256;
 
-/// What a plan is made from beside an observation.
-pub(super) struct Planner<'a> {
-    /// What is desired, in the scope and outside.
-    pub(super) desired: &'a Desired,
-    pub(super) policy: &'a Policy,
-    /// Routes of ours that do not bear the marker.
-    pub(super) unmarked: &'a BTreeSet<RouteKey>,
-    pub(super) foreign: &'a mut ForeignKeys,
-    pub(super) check: ConflictCheck,
-    /// Returns true if an op is not tried in this pass, because it failed before.
-    pub(super) is_put_off: &'a dyn Fn(&Op, &Devices) -> bool,
-    /// Returns true if another writer's object was in the way of an op when it was looked at last.
-    pub(super) is_in_conflict: &'a dyn Fn(&Op, &Devices) -> bool,
+/// What a pass would do, as of one observation.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Planned {
+    /// The ops and conflicts.
+    pub plan: Plan,
+    /// What was observed: all that is managed, but of foreign routes only those that matter to the
+    /// plan.
+    pub observed: Observed,
+    /// Why some kinds could not be read whole. Of those nothing is deleted, and while there are
+    /// any the state is not called converged.
+    pub doubts: Vec<Incomplete>,
 }
 
-impl Planner<'_> {
-    pub(super) fn plan(
-        self,
-        observer: &mut Observer,
-        observation: Observation,
-        scope: &mut PassScope,
-        owned: Owned,
-    ) -> Result<PassPlan, Error> {
-        let Observation { snapshot, out_of_sync, devices, foreign: read_along } = observation;
-        let Snapshot { mut observed, incomplete: mut doubts, .. } = snapshot;
-        let policy = self.policy;
-        let resolve_names = |scope: &PassScope, observed: &Observed| {
-            let desired = scope.desired(self.desired);
-            ResolvedDevices::of(desired, observed, &owned, policy)
-        };
-        let mut devices = match devices {
+impl Planned {
+    /// Returns true if the kernel is as desired, and known to be.
+    pub fn is_converged(&self) -> bool {
+        self.plan.is_empty() && self.doubts.is_empty()
+    }
+}
+
+/// A plan, and what it was made from.
+#[derive(Debug, Default)]
+pub(crate) struct PassPlan {
+    pub(crate) plan: Plan,
+    pub(crate) seen: Observation,
+}
+
+impl From<PassPlan> for Planned {
+    fn from(PassPlan { plan, seen }: PassPlan) -> Planned {
+        Planned { plan, observed: seen.snapshot.observed, doubts: seen.snapshot.incomplete }
+    }
+}
+
+impl Pass<'_> {
+    /// Plans from what was observed.
+    pub(super) fn plan(&self, seen: &mut Observation) -> Result<Plan, Error> {
+        let devices = match seen.devices.take() {
             Some(devices) => devices,
-            None => resolve_names(scope, &observed)?,
+            None => ResolvedDevices::of(
+                &self.wanted,
+                &seen.snapshot.observed,
+                &seen.owned,
+                &self.policy,
+            )?,
         };
-        let is_filtered = out_of_sync.is_some();
-        let (mismatched, resolved, dependencies) = match out_of_sync {
-            Some(OutOfSync { routes, resolved, dependencies }) => {
-                (routes, Some(resolved), dependencies)
-            }
-            None => (None, None, RouteDependencies::default()),
-        };
-        let mut resolved = match (&mut *scope, resolved) {
-            (PassScope::NexthopTable(table), _) => {
-                table.resolve_routes(self.desired, &devices, &observed, policy)
-            }
-            (PassScope::TrackedRoutes(tracked), _) => {
-                tracked.resolve_routes(&devices, &observed, policy)
-            }
-            (_, Some(resolved)) => Some(resolved),
-            (scope, None) => devices.resolve_routes(scope.desired(self.desired), &observed, policy),
-        };
-        let (desired, scope) = (scope.desired(self.desired), &*scope);
-        let routes = mismatched.as_ref().or(desired.routes.as_ref());
-        let make =
-            |observed: &Observed, devices: &ResolvedDevices, resolved: Option<&ResolvedRoutes>| {
-                let routes = routes.zip(resolved);
-                let plan = plan_with(desired, routes, devices, observed, &owned, policy);
-                // The routes may be a part: those that are not in sync, or that are in the scope.
-                let all = routes.map(|(part, _)| part).zip(self.desired.routes.as_ref());
-                plan.map_err(|error| {
-                    Error::from(match all {
-                        Some((part, all)) => error.among(part, all),
-                        None => error,
-                    })
-                })
-            };
-        let mut plan = make(&observed, &devices, resolved.as_ref())?;
-        let append_then_delete = self.appends_then_deletes(&plan);
-        if append_then_delete {
-            plan = plan.append_then_delete();
+        if seen.routes.is_none() {
+            seen.routes = self.resolve_routes(seen, &devices);
+            seen.moves_routes |= self.moves_routes(seen);
         }
-        let make_again = |observed: &Observed, devices: &ResolvedDevices, resolved: Option<&_>| {
-            let plan = make(observed, devices, resolved)?;
-            Ok::<_, Error>(match append_then_delete {
-                true => plan.append_then_delete(),
-                false => plan,
-            })
-        };
-        let is_unread = |op: &Op| {
-            let is_in_conflict = || (self.is_in_conflict)(op, &plan.devices);
-            let is_by_kernel = self.check == ConflictCheck::ByKernel && !is_in_conflict();
-            is_by_kernel || (self.is_put_off)(op, &plan.devices)
-        };
-        let known = &*self.foreign;
-        let foreign = ForeignObjects::of(&plan, &observed, known, &read_along, is_unread);
-        let were_read = read_along.tables.clone();
-        self.foreign.extend(read_along);
-        if !foreign.is_empty() {
-            let managed = desired.managed();
-            let is_desired = |key: &RouteKey| self.desired.has_route(key);
-            let is_read = |route: &Route| {
-                let key = route.key();
-                // In the order of the kernel: the first of a key is the one that it uses.
-                let was_read = || were_read.contains(&(key.dst.family(), key.table));
-                let is_known = route.protocol == policy.marker
-                    || self.unmarked.contains(&key)
-                    || was_read() && is_desired(&key);
-                managed.contains(Kind::Route) && is_known
-            };
-            let concern_devices = foreign.concern_devices();
-            let (into, doubts) = (&mut observed, &mut doubts);
-            let read = foreign.read(observer, managed, is_read, is_desired, into, doubts)?;
-            self.foreign.extend(read.on_keys);
-            if read.is_new {
-                // A plan can be large: the old one goes first.
-                drop(plan);
-                if concern_devices {
-                    devices = resolve_names(scope, &observed)?;
-                    // Routes in sync stay on their nexthop objects.
-                    if !is_filtered
-                        && matches!(scope, PassScope::Everything(_) | PassScope::DirtyKeys(_))
-                    {
-                        resolved = devices.resolve_routes(desired, &observed, policy);
-                    }
-                }
-                plan = make_again(&observed, &devices, resolved.as_ref())?;
-            }
-        }
-        if self.find_advertised(observer, &plan, &mut observed) {
-            plan = make_again(&observed, &devices, resolved.as_ref())?;
-        }
-        Ok(PassPlan {
-            planned: Planned { plan, observed, doubts },
-            owned,
-            check: self.check,
-            devices: Some(devices),
-            routes: resolved,
-            dependencies,
-        })
+        let devices = &*seen.devices.insert(devices);
+        let out_of_sync = seen.out_of_sync.as_ref().and_then(|rest| rest.routes.as_ref());
+        let routes = out_of_sync.or(self.wanted.routes.as_ref()).zip(seen.routes.as_ref());
+        let observed = &seen.snapshot.observed;
+        let plan = plan_with(&self.wanted, routes, devices, observed, &seen.owned, &self.policy)
+            // The routes may be a part: those that are not in sync, or on the keys.
+            .map_err(|error| match routes.zip(self.desired.routes.as_ref()) {
+                Some(((part, _), all)) => error.among(part, all),
+                None => error,
+            })?;
+        let appends =
+            *seen.appends_then_deletes.get_or_insert_with(|| self.appends_then_deletes(&plan));
+        Ok(if appends { plan.append_then_delete() } else { plan })
     }
 
-    /// Finds the foreign routes in conflict that are of router advertisements. Returns true if
-    /// there are any: another plan comes beside them.
-    fn find_advertised(&self, observer: &Observer, plan: &Plan, observed: &mut Observed) -> bool {
-        let in_conflict = plan.conflicts.iter();
-        let in_conflict = in_conflict.filter_map(|conflict| match &conflict.foreign {
-            Object::Route(route) if route.protocol == Protocols::ROUTER_ADVERTISEMENT => {
-                Some(route.key())
+    /// Resolves the desired routes, and assigns them to nexthop objects.
+    fn resolve_routes(
+        &self,
+        seen: &Observation,
+        devices: &ResolvedDevices,
+    ) -> Option<ResolvedRoutes> {
+        let observed = &seen.snapshot.observed;
+        match (&self.mode.keys, self.assignment()) {
+            (Keys::Nexthops(_), _) => devices.resolve_routes(self.desired, observed, &self.policy),
+            (Keys::Routes(..), Some(known)) => {
+                let routes = self.wanted.routes.as_ref()?;
+                devices.resolve_routes_on(known, routes, &self.policy)
             }
-            _ => None,
-        });
-        let in_conflict: BTreeSet<RouteKey> = in_conflict.collect();
-        if in_conflict.is_empty() {
-            return false;
+            _ => devices.resolve_routes(&self.wanted, observed, &self.policy),
         }
-        let foreign = observed.routes.iter();
-        let foreign = foreign.filter(|route| in_conflict.contains(&route.key()));
-        observed.advertised = observer.advertised(foreign);
-        !observed.advertised.is_empty()
+    }
+
+    /// Returns true if a route has to move to a nexthop object that is not known, or if one that
+    /// routes waited for is there.
+    fn moves_routes(&self, seen: &Observation) -> bool {
+        let routes = seen.routes.as_ref();
+        match (&self.mode.keys, self.assignment()) {
+            (Keys::Nexthops(_), Some(known)) => !routes.is_some_and(|resolved| {
+                known.is_current(resolved)
+                    && !known.is_outdated(resolved, &seen.snapshot.observed.nexthops)
+            }),
+            (Keys::Routes(..), Some(_)) => self.wanted.routes.is_some() && routes.is_none(),
+            (Keys::Nexthops(_), None) => true,
+            _ => false,
+        }
     }
 
     /// Returns true if few routes change another gateway, and who else is on their keys is not
     /// known: then each new route is appended before the former one is deleted.
     fn appends_then_deletes(&self, plan: &Plan) -> bool {
-        let changed = || plan.ops.iter().filter(|op| op.can_append_then_delete());
         // A route of ours by the ledger has to be alone on its key.
         let by_ledger = !self.unmarked.is_empty() || self.policy.by_ledger.contains(Kind::Route);
-        self.check == ConflictCheck::ByKernel
+        let changed = || plan.ops.iter().filter(|op| op.can_append_then_delete()).count();
+        self.mode.conflicts == Conflicts::ByKernel
             && !by_ledger
-            && changed().count() <= MAX_APPEND_THEN_DELETE
+            && changed() <= MAX_APPEND_THEN_DELETE
+    }
+
+    /// Reviews the first plan of a pass, given what became dirty since the last one. Returns the
+    /// objects that another writer has overwritten meanwhile.
+    pub(super) fn review(
+        &self,
+        history: &mut History,
+        next: &mut PassPlan,
+        dirty: &DirtySet,
+        now: Instant,
+    ) -> Result<Vec<Object>, Error> {
+        if history.is_behind(self.desired, self.options) {
+            history.declare(&self.resolve_all(next)?);
+        }
+        let overwritten = self.overwritten(history, &next.plan);
+        self.hold(history, next, Some(dirty), now);
+        Ok(overwritten)
+    }
+
+    /// Resolves all that is desired, with the names of a plan if that is for everything.
+    pub(crate) fn resolve_all(&self, next: &PassPlan) -> Result<Resolved, Error> {
+        let (desired, policy, seen) = (self.desired, &self.policy, &next.seen);
+        Ok(match &seen.devices {
+            Some(devices) if self.is_over_everything() => {
+                let routes: Option<(&Routes, _)> =
+                    desired.routes.as_ref().zip(seen.routes.as_ref());
+                resolve_with(desired, routes, devices, policy)?
+            }
+            _ => resolve(desired, &seen.snapshot.observed, &seen.owned, policy)?,
+        })
+    }
+
+    /// Returns what was ours when the last pass ended, and is another writer's by now.
+    pub(super) fn overwritten(&self, history: &History, plan: &Plan) -> Vec<Object> {
+        if !history.is_same(self.desired) {
+            return Vec::new();
+        }
+        let was_in_place = |object: &Object| history.was_in_place(object, &plan.devices);
+        let rewritten = plan
+            .conflicts
+            .iter()
+            .filter(|conflict| !conflict.is_in_front && was_in_place(&conflict.desired))
+            .map(|conflict| conflict.foreign.clone());
+        let overridden = plan
+            .ops
+            .iter()
+            .filter(|op| op.reason == Reason::Overridden && was_in_place(&op.object))
+            .filter_map(|op| op.was().map(Cow::into_owned));
+        rewritten.chain(overridden).collect()
+    }
+
+    /// Holds the ops of a plan that have to wait. `dirty` is given for the first plan of a pass.
+    pub(super) fn hold(
+        &self,
+        history: &mut History,
+        next: &mut PassPlan,
+        dirty: Option<&DirtySet>,
+        now: Instant,
+    ) {
+        let PassPlan { plan, seen } = next;
+        let observed = &seen.snapshot.observed;
+        let names = LazyCell::new(|| link_names(observed));
+        let review = Review {
+            desired: self.desired,
+            observed,
+            options: self.options,
+            dirty,
+            keys: &self.mode.keys,
+            now,
+        };
+        history.review(plan, &review, |object| {
+            let name = |dev: Dev| names.get(&dev.as_index()?).copied();
+            !self.ledger_view.is_empty()
+                && RecordKey::of(object, name)
+                    .is_some_and(|key| self.ledger_view.record(&key).is_some())
+        });
     }
 }

@@ -1,11 +1,36 @@
-//! What proves objects to be ours in a namespace: what its kernel stores, and what the caller asks.
+//! Whose an object is: what proves it, and the records of the ledger.
+
+pub(crate) mod intents;
+pub(crate) mod ledger_view;
+pub(crate) mod record;
+pub(crate) mod record_key;
 
 use std::sync::Arc;
 
 use trueup_net::{Kind, Kinds, Policy};
-use trueup_netlink::{Marker, Markers};
+use trueup_netlink::{Marker, Markers, Namespace, boot_id};
+use trueup_reconcile::LedgerScope;
 
 use crate::{Error, OnConflict, Options, Ownership};
+
+/// Returns the scope of the ledgers of `namespace`: its cookie, and the id of this boot.
+///
+/// A journal opens a ledger by a name and this scope:
+/// `journal.ledger("agent", &ledger_scope(&namespace)?)`. Each name in a scope is a ledger of its
+/// own. A namespace that is made again, and one after a reboot, has another scope, under which
+/// nothing is owned yet.
+///
+/// # Errors
+///
+/// When the namespace cannot be opened, or the cookie (Linux 5.14) or the boot's id cannot be read.
+pub fn ledger_scope(namespace: &Namespace) -> Result<LedgerScope, Error> {
+    Ok(ledger_scope_of(namespace.cookie()?, boot_id()?))
+}
+
+/// Returns what [`ledger_scope`] does, for a namespace by its cookie and a boot by its id.
+pub fn ledger_scope_of(cookie: u64, boot_id: impl Into<String>) -> LedgerScope {
+    LedgerScope::new(cookie.to_string(), boot_id)
+}
 
 /// Returns what proves objects to be ours on a kernel that stores these markers.
 pub(crate) fn policy(markers: Option<Markers>, options: &Options) -> Result<Policy, Error> {
@@ -17,8 +42,11 @@ pub(crate) fn policy(markers: Option<Markers>, options: &Options) -> Result<Poli
             (Kind::Rule, markers.rule),
         ];
         // Where it could not be found out, there is no rule whose marker could be missing.
-        let not = stored.iter().filter(|(_, marker)| *marker == Marker::NotKept);
-        unstored = not.map(|(kind, _)| *kind).collect();
+        unstored = stored
+            .into_iter()
+            .filter(|(_, marker)| *marker == Marker::NotKept)
+            .map(|(kind, _)| kind)
+            .collect();
     }
     let mut by_ledger = unstored;
     // Of nexthop objects it is the marker: every kernel that has them keeps it.

@@ -2,12 +2,10 @@
 //! seen declared, which are contended, which the kernel stores otherwise. Correctness needs none of
 //! it, and all of it may be lost.
 
-mod anothers_addresses;
+mod addresses;
 mod contention;
-mod delete_limit;
-mod duplicates;
+mod deletes;
 pub(crate) mod fingerprint;
-mod spared;
 pub(crate) mod stored_otherwise;
 
 use std::collections::hash_map::Entry;
@@ -22,16 +20,15 @@ use trueup_net::{
 use trueup_observe::DirtySet;
 use trueup_reconcile::{Condition, OpKey, Status};
 
-use self::anothers_addresses::AnothersAddresses;
+use self::addresses::{AnothersAddresses, Duplicates};
 use self::contention::Contention;
-use self::delete_limit::DeleteLimit;
-use self::duplicates::Duplicates;
+use self::deletes::DeleteLimit;
 use self::fingerprint::DesiredFingerprint;
 use self::stored_otherwise::StoredOtherwise;
 use crate::Options;
-use crate::location::Location;
-use crate::object_id::{ObjectId, key_id, object_id};
-use crate::pass::scope::PassScope;
+use crate::key::{ObjectId, key_id, object_id};
+use crate::ownership::record_key::Location;
+use crate::pass::mode::Keys;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
@@ -80,7 +77,7 @@ pub(crate) struct Review<'a> {
     /// what another writer has removed or overwritten since.
     pub(crate) dirty: Option<&'a DirtySet>,
     /// What the plan is for. It says nothing of what is not in it.
-    pub(crate) scope: &'a PassScope,
+    pub(crate) keys: &'a Keys,
     pub(crate) now: Instant,
 }
 
@@ -142,19 +139,19 @@ impl History {
         if is_first {
             self.contention.expire(options, now);
         }
-        let is_whole = is_first && review.scope.is_everything();
+        let is_whole = is_first && review.keys.is_everything();
         self.stored_otherwise.hold(plan, is_whole, now);
         self.review_orphans(plan, review, is_recorded);
         self.review_losses(plan, review);
         self.duplicates.hold(plan, review.observed, now);
         self.anothers_addresses.note(plan, review.desired);
         let outside = match self.delete_limit.is_holding() {
-            true => self.deletes_outside(review.scope),
+            true => self.deletes_outside(review.keys),
             false => BTreeMap::new(),
         };
         let max_deletes = options.max_deletes();
         self.delete_limit.hold(plan, max_deletes, review.desired, &outside);
-        spared::hold_collateral(plan);
+        deletes::hold_collateral(plan);
     }
 
     /// Names the orphans of a plan, and holds those whose grace has not ended.
@@ -250,24 +247,26 @@ impl History {
         self.contention.cancel_loss(object_id(object, devices));
     }
 
-    /// Returns the objects that a pass of this scope looks at, among which are all that earlier
+    /// Returns the objects that a pass over these keys looks at, among which are all that earlier
     /// ones have left undone there.
-    fn looked_at(&self, scope: &PassScope) -> Vec<ObjectId> {
-        match scope.route_keys() {
+    fn looked_at(&self, keys: &Keys) -> Vec<ObjectId> {
+        match keys.routes() {
             // What was left undone elsewhere can be much, and is not looked at.
-            Some(keys) => {
-                keys.map(|key| key_id(ObjectKey::Route(*key), &Devices::default())).collect()
-            }
-            None => {
-                let inside = self.undone.iter();
-                let inside = inside.filter(|(_, undone)| scope.contains(undone.location));
-                inside.map(|(id, _)| *id).collect()
-            }
+            Some(routes) => routes
+                .iter()
+                .map(|key| key_id(ObjectKey::Route(*key), &Devices::default()))
+                .collect(),
+            None => self
+                .undone
+                .iter()
+                .filter(|(_, undone)| keys.contains(undone.location))
+                .map(|(id, _)| *id)
+                .collect(),
         }
     }
 
-    /// Counts the deletes that earlier passes have left undone outside of a scope.
-    fn deletes_outside(&self, scope: &PassScope) -> BTreeMap<Kind, usize> {
+    /// Counts the deletes that earlier passes have left undone on other keys.
+    fn deletes_outside(&self, keys: &Keys) -> BTreeMap<Kind, usize> {
         let mut counts = BTreeMap::new();
         let mut count = |undone: &Undone, by: isize| {
             if let Some(kind) = undone.deletes {
@@ -276,18 +275,18 @@ impl History {
             }
         };
         self.undone.values().for_each(|undone| count(undone, 1));
-        let inside = self.looked_at(scope);
+        let inside = self.looked_at(keys);
         let inside = inside.iter().filter_map(|id| self.undone.get(id));
         inside.for_each(|undone| count(undone, -1));
         counts
     }
 
-    /// Notes what a pass left undone in its scope, and of which kinds it has seen all. Returns the
+    /// Notes what a pass left undone on its keys, and of which kinds it has seen all. Returns the
     /// statuses that have changed.
     pub(crate) fn end_pass(
         &mut self,
         desired: &Desired,
-        scope: &PassScope,
+        keys: &Keys,
         complete: Kinds,
         mut left: HashMap<ObjectId, Undone>,
     ) -> StatusChanges {
@@ -295,7 +294,7 @@ impl History {
             Some(known) => known.follow(desired),
             None => self.desired = Some(DesiredFingerprint::of(desired)),
         }
-        let looked_at = self.looked_at(scope);
+        let looked_at = self.looked_at(keys);
         let mut changes = StatusChanges::new();
         for id in looked_at {
             // Where objects may be missing from what was read, none is deleted.

@@ -1,33 +1,155 @@
-//! Which foreign objects matter to a plan, and reading them.
+//! Which foreign objects a plan concerns, and reading them.
 //!
-//! Foreign routes matter where a plan creates or replaces one (who is on the key?), and foreign
-//! objects of all kinds where it takes down what carries others (which would go along?). Only then
-//! they are read, and of those only the ones in question are kept.
+//! Foreign routes matter if a plan creates or replaces one (who is on the key?), and foreign objects
+//! of all kinds if it takes down what carries others (which would go along?). Only then they are
+//! read, and of those only the ones in question are kept.
 
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use trueup_net::{
     Action, Dev, Family, ForwardingEntry, Item, Kind, Kinds, Link, NextHops, Nexthop, Object,
-    Observed, Op, Plan, Route, RouteKey,
+    Observed, Op, Plan, Protocols, Route, RouteKey,
 };
-use trueup_observe::{Incomplete, Observer, ReadScope, Snapshot};
+use trueup_observe::{DirtySet, Incomplete, Observer, ReadScope, Snapshot};
 
-use super::ENODEV;
-use super::foreign_keys::ForeignKeys;
-use super::observe::scope_of_keys;
+use super::Pass;
+use super::mode::{Conflicts, Keys};
+use super::observe::{Observation, scope_of_keys};
 use crate::Error;
+use crate::history::History;
+use crate::key::object_id;
 
-/// When a pass finds out whether foreign routes are on the keys of a plan.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum ConflictCheck {
-    /// They are read before anything is written.
-    #[default]
-    BeforeWrite,
-    /// The kernel refuses the write: creates are exclusive, and a changed route is
-    /// [appended](Plan::append_then_delete) before the former one is deleted. Keys on which the last
-    /// pass found foreign routes are read before.
-    ByKernel,
+/// `ENODEV`: the kernel refuses a dump by device if there is no such device.
+pub(super) const ENODEV: i32 = 19;
+
+impl Pass<'_> {
+    /// Returns the foreign objects that a plan concerns, and that were not read with what it was
+    /// made from.
+    pub(super) fn concerned(
+        &self,
+        history: &History,
+        plan: &Plan,
+        seen: &Observation,
+    ) -> ForeignObjects {
+        ForeignObjects::of(plan, &seen.snapshot.observed, &self.foreign, &seen.foreign, |op| {
+            let is_in_conflict = || history.is_in_conflict(object_id(&op.object, &plan.devices));
+            let is_by_kernel = self.mode.conflicts == Conflicts::ByKernel && !is_in_conflict();
+            is_by_kernel || self.backoff(history, op, &plan.devices).is_some()
+        })
+    }
+
+    /// Adds these foreign objects to what was observed. Returns true if another plan is needed.
+    pub(super) fn observe_foreign(
+        &mut self,
+        foreign: ForeignObjects,
+        seen: &mut Observation,
+    ) -> Result<bool, Error> {
+        let managed = self.wanted.managed();
+        let is_desired = |key: &RouteKey| self.desired.has_route(key);
+        let is_read = |route: &Route| {
+            let key = route.key();
+            // In the order of the kernel: the first of a key is the one that it uses.
+            let is_known = route.protocol == self.policy.marker
+                || self.unmarked.contains(&key)
+                || seen.foreign.covers(&key) && is_desired(&key);
+            managed.contains(Kind::Route) && is_known
+        };
+        let concerns_devices = !foreign.devs.is_empty();
+        let Snapshot { observed, incomplete, .. } = &mut seen.snapshot;
+        let read =
+            foreign.read(self.observer, managed, is_read, is_desired, observed, incomplete)?;
+        self.foreign.extend(read.on_keys);
+        if read.is_new && concerns_devices {
+            // Other links than before may have to be recreated.
+            seen.devices = None;
+            let is_assigned = matches!(self.mode.keys, Keys::Nexthops(_) | Keys::Routes(..));
+            // Routes in sync stay on their nexthop objects.
+            seen.routes.take_if(|_| seen.out_of_sync.is_none() && !is_assigned);
+        }
+        Ok(read.is_new)
+    }
+
+    /// Finds the foreign routes in conflict that are of router advertisements. Returns true if
+    /// there are any: another plan comes beside them.
+    pub(super) fn observe_advertised(&self, plan: &Plan, seen: &mut Observation) -> bool {
+        let in_conflict: BTreeSet<RouteKey> = plan
+            .conflicts
+            .iter()
+            .filter_map(|conflict| match &conflict.foreign {
+                Object::Route(route) if route.protocol == Protocols::ROUTER_ADVERTISEMENT => {
+                    Some(route.key())
+                }
+                _ => None,
+            })
+            .collect();
+        if in_conflict.is_empty() {
+            return false;
+        }
+        let observed = &mut seen.snapshot.observed;
+        observed.advertised = self
+            .observer
+            .advertised(observed.routes.iter().filter(|route| in_conflict.contains(&route.key())));
+        !observed.advertised.is_empty()
+    }
+}
+
+/// The keys of ours on which there are foreign routes, as far as is known.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ForeignKeys {
+    pub(super) keys: Arc<BTreeSet<RouteKey>>,
+    /// The tables of which all such keys are known.
+    pub(super) tables: BTreeSet<(Family, u32)>,
+}
+
+impl ForeignKeys {
+    /// Returns true if no foreign route is on a key of ours.
+    pub(super) fn is_alone(&self, key: &RouteKey) -> bool {
+        self.covers(key) && !self.keys.contains(key)
+    }
+
+    /// Returns true if it is known whether a foreign route is on a key of ours.
+    pub(super) fn covers(&self, key: &RouteKey) -> bool {
+        self.tables.contains(&(key.dst.family(), key.table))
+    }
+
+    pub(super) fn extend(&mut self, other: ForeignKeys) {
+        self.add_all(other.keys.iter());
+        self.tables.extend(other.tables);
+    }
+
+    /// Takes note of where other writers have put routes, of the keys that matter.
+    pub(super) fn note(&mut self, dirty: &DirtySet, matters: impl Fn(&RouteKey) -> bool) {
+        if dirty.everything {
+            *self = ForeignKeys::default();
+            return;
+        }
+        self.add_all(dirty.shared_routes.iter().filter(|key| matters(key)));
+        // Of too many keys a dirty set names the tables alone.
+        let DirtySet { routes, tables, .. } = dirty;
+        self.tables.retain(|table| !tables.contains(table) && !routes.contains(&table.0));
+    }
+
+    /// Takes note that another writer has put a route on a key.
+    pub(super) fn add(&mut self, key: RouteKey) {
+        if !self.keys.contains(&key) {
+            Arc::make_mut(&mut self.keys).insert(key);
+        }
+    }
+
+    /// Takes note that other writers have put routes on these keys. The keys are copied only if one
+    /// of them is new: the subscription has them, too.
+    pub(super) fn add_all<'k>(&mut self, keys: impl Iterator<Item = &'k RouteKey>) {
+        keys.for_each(|key| self.add(*key));
+    }
+
+    /// Forgets the keys that do not matter any more.
+    pub(super) fn retain(&mut self, matters: impl Fn(&RouteKey) -> bool) {
+        if !self.keys.iter().all(&matters) {
+            Arc::make_mut(&mut self.keys).retain(matters);
+        }
+    }
 }
 
 /// The foreign objects that matter to a plan.
@@ -49,18 +171,18 @@ pub(super) struct ForeignObjects {
 }
 
 /// What was read of foreign objects.
-pub(super) struct ForeignRead {
+struct ForeignRead {
     /// True if another plan is needed.
-    pub(super) is_new: bool,
+    is_new: bool,
     /// The foreign routes on keys of ours, and the tables of which these are all.
-    pub(super) on_keys: ForeignKeys,
+    on_keys: ForeignKeys,
 }
 
 impl ForeignObjects {
     /// Returns what matters to a plan. On keys that are `known` to be ours alone nothing does, nor
     /// on keys of which all was `read`, nor on that of a create that `is_unread`: it is exclusive,
     /// so that the kernel refuses it if another writer's route is on the key.
-    pub(super) fn of(
+    fn of(
         plan: &Plan,
         observed: &Observed,
         known: &ForeignKeys,
@@ -108,14 +230,9 @@ impl ForeignObjects {
         self.keys.is_empty() && self.devs.is_empty() && self.nexthops.is_empty()
     }
 
-    /// Whether they are on devices: then they can change which links can be recreated.
-    pub(super) fn concern_devices(&self) -> bool {
-        !self.devs.is_empty()
-    }
-
     /// Reads them, and adds them to what was observed. `is_read` says which routes are there
     /// already.
-    pub(super) fn read(
+    fn read(
         mut self,
         observer: &mut Observer,
         managed: Kinds,
@@ -135,8 +252,7 @@ impl ForeignObjects {
         let (routes, not_whole) = observer.routes_where(&self.route_scope(), &wanted)?;
         let mut on_keys = ForeignKeys::default();
         if has_keys && not_whole.is_none() {
-            let tables = self.keys.iter().map(|key| (key.dst.family(), key.table));
-            on_keys.tables.extend(tables);
+            on_keys.tables.extend(self.keys.iter().map(|key| (key.dst.family(), key.table)));
             routes.iter().for_each(|route| on_keys.add(route.key()));
         }
         let has_routes = !routes.is_empty();
@@ -148,7 +264,7 @@ impl ForeignObjects {
         incomplete.extend(not_whole);
         // Without knowing what goes along, nothing that takes others along may go. Rules depend on
         // nothing, and on a nexthop object only routes and groups do.
-        let complete = observed.complete;
+        let before = observed.complete;
         let lacks = |hides: fn(Kind) -> bool| {
             takes_along && incomplete.iter().any(|reason| hides(reason.kind()))
         };
@@ -160,7 +276,7 @@ impl ForeignObjects {
             observed.complete = observed.complete.without(Kind::Nexthop);
         }
         Ok(ForeignRead {
-            is_new: has_routes || has_dependants || observed.complete != complete,
+            is_new: has_routes || has_dependants || observed.complete != before,
             on_keys,
         })
     }
@@ -202,15 +318,19 @@ impl ForeignObjects {
         let is_changed = observed.nexthops != before;
         incomplete.extend(others.incomplete);
         if self.links {
-            let on = |entry: &ForwardingEntry| self.devs.contains(&entry.dev);
-            let (entries, not_whole) = observer.forwarding_where(on)?;
+            let (entries, not_whole) = observer
+                .forwarding_where(|entry: &ForwardingEntry| self.devs.contains(&entry.dev))?;
             observed.forwarding = entries;
             incomplete.extend(not_whole);
         }
         // The addresses of a link go with it, and so do the routes that have one as their source.
-        let on_devs = observed.addresses.iter();
-        let on_devs = on_devs.filter(|address| self.devs.contains(&address.dev));
-        self.sources.extend(on_devs.map(|address| address.address.ip()));
+        self.sources.extend(
+            observed
+                .addresses
+                .iter()
+                .filter(|address| self.devs.contains(&address.dev))
+                .map(|address| address.address.ip()),
+        );
         Ok(is_changed || !self.devs.is_empty())
     }
 

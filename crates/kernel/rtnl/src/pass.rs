@@ -1,0 +1,327 @@
+//! A pass over a network namespace, in four stages: observe, plan, apply, verify.
+//!
+//! [`Pass::run`] is the pass from beginning to end. How it goes about its work is its [`Mode`],
+//! decided beforehand. It becomes a [wider](Pass::widen) one if what was observed or planned shows
+//! that it has to.
+
+mod apply;
+pub(crate) mod baseline;
+mod conclude;
+mod foreign;
+pub(crate) mod mode;
+mod observe;
+mod plan;
+mod verify;
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use trueup_net::{Desired, Devices, Kinds, NexthopAssignment, Op, Policy, RouteKey};
+use trueup_observe::{DirtySet, Observer};
+use trueup_reconcile::{Ledger, OpKey, PassLimits};
+
+use self::baseline::Baseline;
+use self::foreign::ForeignKeys;
+use self::mode::{Conflicts, Facts, Mode, Read, Verify};
+use self::observe::{KnownLinks, Observation};
+use crate::history::{History, stored_otherwise};
+use crate::key::object_id;
+use crate::monitor::MonitorHandle;
+use crate::ownership::ledger_view::{LedgerView, commit};
+use crate::ownership::record::Records;
+use crate::ownership::record_key::RecordKey;
+use crate::report::Report;
+use crate::round::Rounds;
+use crate::{Error, Options};
+
+pub(crate) use observe::require_all_links;
+pub(crate) use plan::PassPlan;
+pub use plan::Planned;
+
+/// So many ops cost more while a socket listens than it costs to open another afterwards.
+const MANY_OPS: usize = 1 << 12;
+
+/// A pass, and what is ours in it.
+pub(crate) struct Pass<'a> {
+    pub(crate) observer: &'a mut Observer,
+    desired: &'a Desired,
+    options: &'a Options,
+    policy: Policy,
+    facts: Facts,
+    mode: Mode,
+    /// What is desired on the keys of the mode.
+    wanted: Cow<'a, Desired>,
+    /// What the last pass found.
+    baseline: Option<Baseline>,
+    /// The records of the ledger on the keys.
+    pub(crate) ledger_view: LedgerView,
+    /// Routes of ours that do not bear the marker.
+    unmarked: BTreeSet<RouteKey>,
+    foreign: ForeignKeys,
+    /// What the ledger is yet to commit.
+    uncommitted: Records,
+    /// Why a ledger or the namespace could not be used, if so.
+    trouble: Option<String>,
+    limits: PassLimits<'a>,
+    /// The number of ops that may yet be carried out.
+    ops_left: u64,
+    /// The subscription that is to hear nothing of this pass.
+    monitor: Option<MonitorHandle>,
+    /// The links of the last observation, which the next one may go on with.
+    known_links: Option<KnownLinks>,
+}
+
+impl<'a> Pass<'a> {
+    pub(crate) fn open(
+        observer: &'a mut Observer,
+        (facts, mode): (Facts, Mode),
+        desired: &'a Desired,
+        options: &'a Options,
+        policy: Policy,
+        ledger: &dyn Ledger,
+        limits: &PassLimits<'a>,
+    ) -> Result<Pass<'a>, Error> {
+        let ledger_view = LedgerView::read(ledger, |location| mode.keys.contains(location))?;
+        Ok(Pass {
+            observer,
+            desired,
+            options,
+            wanted: mode.keys.narrow(desired),
+            facts,
+            mode,
+            baseline: None,
+            unmarked: ledger_view.unmarked_routes(policy.marker),
+            policy,
+            ledger_view,
+            foreign: ForeignKeys::default(),
+            uncommitted: Records::new(),
+            trouble: None,
+            ops_left: limits.ops(),
+            limits: *limits,
+            monitor: None,
+            known_links: None,
+        })
+    }
+
+    /// With what a subscription has reported, and what the last pass found.
+    pub(crate) fn subscribed(
+        mut self,
+        monitor: Option<MonitorHandle>,
+        mut baseline: Option<Baseline>,
+        dirty: &DirtySet,
+    ) -> Pass<'a> {
+        if let Some(baseline) = baseline.as_mut().filter(|_| !dirty.everything) {
+            self.foreign = std::mem::take(&mut baseline.foreign);
+        }
+        self.monitor = monitor;
+        self.baseline = baseline;
+        self
+    }
+
+    /// Runs the pass. Returns the baseline for the next one.
+    pub(crate) fn run(
+        mut self,
+        history: &mut History,
+        dirty: &DirtySet,
+        ledger: &mut dyn Ledger,
+        clock: impl Fn() -> Instant,
+    ) -> Result<(Report, Option<Baseline>), Error> {
+        let mut next = loop {
+            // Observe.
+            if let Some(mut seen) = self.observe()? {
+                // An earlier pass may have left intents open.
+                let closed = self.close_intents(&mut seen, &BTreeSet::new());
+                if let Err(error) = commit(ledger, &closed) {
+                    self.trouble = Some(error.to_string());
+                }
+                // Plan.
+                match self.plan_completely(history, seen) {
+                    Ok(next) if self.is_sufficient_for(&next) => break next,
+                    Err(error) if self.is_over_everything() => return Err(error),
+                    _ => {}
+                }
+            }
+            self.widen(ledger)?;
+        };
+        history.allow_deletes(self.is_over_everything() && self.options.take_allowance());
+        let now = clock();
+        let mut overwritten = self.review(history, &mut next, dirty, now)?;
+
+        let mut rounds = Rounds::default();
+        while rounds.has_due(&next.plan) && !self.is_exceeded_by(&next) {
+            if next.plan.ops.iter().all(|op| op.hold.is_some()) {
+                // Nothing is sent, so what was read still holds.
+                let plan = rounds.untried(next.plan.clone());
+                let held = self.apply(history, plan, Kinds::NONE, Verify::Read, ledger);
+                rounds.done.push(held.round);
+                break;
+            }
+            // Apply.
+            let PassPlan { plan, mut seen } = next;
+            let verify = self.verification(&plan, &rounds, &seen);
+            let plan = rounds.untried(plan);
+            // If nothing was read and a route is refused, what is there is not known.
+            let is_known = self.mode.read == Read::Nothing;
+            let complete = if is_known { Kinds::NONE } else { seen.snapshot.observed.complete };
+            let before = if verify == Verify::Echo {
+                Some(seen)
+            } else {
+                // What was observed can be large, and another observation takes its place.
+                self.keep_links(&mut seen.snapshot.observed);
+                drop(seen);
+                None
+            };
+            let recorded =
+                stored_otherwise::changes_to_record(&plan).filter(|_| verify == Verify::Read);
+            if let Some(most) = recorded {
+                self.observer.record_changes(most);
+            } else if self.monitor.is_none() && plan.ops.len() >= MANY_OPS {
+                self.observer.stop_listening();
+            }
+            let mut applied = self.apply(history, plan, complete, verify, ledger);
+            if recorded.is_some() {
+                self.observer.mark_writes_done();
+            }
+            rounds.note(&applied.round);
+            let was_unchecked = self.mode.conflicts == Conflicts::ByKernel;
+            if applied.round.has_refusal() {
+                self.mode.conflicts = Conflicts::BeforeWrite;
+            }
+            // Verify.
+            next = match self.verify(history, &mut applied, before) {
+                Ok(next) => next,
+                Err(error) => {
+                    // The report has what was changed. What was intended stays open: the next pass
+                    // finds out what became of it.
+                    self.trouble.get_or_insert(error.to_string());
+                    rounds.done.push(applied.round);
+                    let (mut report, baseline) =
+                        self.conclude(history, rounds, None, overwritten, ledger);
+                    if error.have_links_changed() {
+                        report.requeue_after = Some(Duration::ZERO);
+                    }
+                    return Ok((report, baseline));
+                }
+            };
+            let mut round = applied.round;
+            if was_unchecked {
+                for object in round.redundant_creates(&next.plan) {
+                    history.cancel_loss(&object, &round.plan.devices);
+                }
+                if self.mode.conflicts == Conflicts::BeforeWrite {
+                    // The verification has checked.
+                    overwritten.extend(self.overwritten(history, &next.plan));
+                }
+            }
+            let changes = || recorded.and_then(|_| self.observer.take_changes());
+            history.stored_otherwise.find(&mut round, &next.plan, changes, now);
+            self.hold(history, &mut next, None, now);
+            rounds.end(round, &next.plan);
+        }
+        Ok(self.conclude(history, rounds, Some(next), overwritten, ledger))
+    }
+
+    /// Observes everything and plans, without a change of the kernel or the ledger. What the
+    /// driver does not want tried is held.
+    pub(crate) fn dry_run(
+        &mut self,
+        history: &mut History,
+        clock: impl Fn() -> Instant,
+    ) -> Result<PassPlan, Error> {
+        let mut seen = self.read()?;
+        self.close_intents(&mut seen, &BTreeSet::new());
+        let mut next = self.plan_completely(history, seen)?;
+        let everything = DirtySet::everything();
+        self.review(history, &mut next, &everything, clock())?;
+        self.hold_beyond_limits(history, &mut next.plan);
+        Ok(next)
+    }
+
+    /// Plans from an observation, to which it adds the foreign objects that a first plan concerns.
+    fn plan_completely(
+        &mut self,
+        history: &History,
+        mut seen: Observation,
+    ) -> Result<PassPlan, Error> {
+        let mut plan = self.plan(&mut seen)?;
+        let foreign = self.concerned(history, &plan, &seen);
+        if !foreign.is_empty() && self.observe_foreign(foreign, &mut seen)? {
+            // A plan can be large: the old one goes first.
+            drop(plan);
+            plan = self.plan(&mut seen)?;
+        }
+        if self.observe_advertised(&plan, &mut seen) {
+            plan = self.plan(&mut seen)?;
+        }
+        Ok(PassPlan { plan, seen })
+    }
+
+    /// Closes open intents by what is there, and notes what of that is ours. `refused` are keys
+    /// that another writer had by the time of our write.
+    fn close_intents(&mut self, seen: &mut Observation, refused: &BTreeSet<RecordKey>) -> Records {
+        let (observed, view) = (&seen.snapshot.observed, &mut self.ledger_view);
+        // What was not read answers nothing.
+        let closed = if self.mode.read == Read::Nothing {
+            Records::new()
+        } else {
+            view.close_intents(observed, &self.policy, refused)
+        };
+        seen.owned = view.owned(observed);
+        if !closed.is_empty() {
+            // A link that is ours by now may have to be recreated.
+            seen.devices = None;
+        }
+        closed
+    }
+
+    /// Goes on in the next wider mode.
+    fn widen(&mut self, ledger: &dyn Ledger) -> Result<(), Error> {
+        self.set_wider_mode();
+        if self.is_over_everything() {
+            self.ledger_view = LedgerView::read(ledger, |_| true)?;
+            self.unmarked = self.ledger_view.unmarked_routes(self.policy.marker);
+            self.trouble = None;
+        }
+        Ok(())
+    }
+
+    fn set_wider_mode(&mut self) {
+        self.mode = self.mode.clone().wider(self.facts);
+        self.wanted = self.mode.keys.narrow(self.desired);
+    }
+
+    fn is_over_everything(&self) -> bool {
+        self.mode.keys.is_everything()
+    }
+
+    /// Returns true if the first plan can be carried out in this mode.
+    fn is_sufficient_for(&self, next: &PassPlan) -> bool {
+        // Without an op nothing is read.
+        let is_doubtful = self.mode.read == Read::Nothing
+            && self.mode.verify == Verify::Read
+            && next.plan.ops.is_empty();
+        !is_doubtful && !self.is_exceeded_by(next)
+    }
+
+    /// Returns true if a plan has consequences beyond the keys.
+    fn is_exceeded_by(&self, next: &PassPlan) -> bool {
+        !self.is_over_everything()
+            && (next.seen.moves_routes || crate::dirty_part::exceeds_part(&next.plan))
+    }
+
+    /// The nexthop objects that the routes are known to point at.
+    fn assignment(&self) -> Option<&NexthopAssignment> {
+        self.baseline.as_ref()?.tracker.as_ref()?.assignment()
+    }
+
+    /// Returns for how long an op is not tried, because it failed before. If another writer's object
+    /// was in its place until now, it is not that failure that it waited for.
+    fn backoff(&self, history: &History, op: &Op, devices: &Devices) -> Option<Duration> {
+        if !self.limits.has_backoff() {
+            return None;
+        }
+        let id = object_id(&op.object, devices);
+        self.limits.backoff(OpKey(id)).filter(|_| !history.is_in_conflict(id))
+    }
+}
