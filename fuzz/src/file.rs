@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use trueup_file::{
-    File, Location, NodeRef, Resource, Settings, TableNames, accept, to_json, to_toml,
+    File, Location, NodeRef, Settings, TableNames, exported_route, to_json, to_toml,
 };
 use trueup_net::{Desired, Route};
+use trueup_world::{Acceptance, Hosts, Resource, ResourceKey, Revision};
 
 /// Reads a desired-state file. What it declares can be written, as TOML and as JSON, and reads the
 /// same; written once more it is the same text. What is taken for TOML or JSON is that to other
@@ -116,20 +117,29 @@ pub fn resource(data: &[u8]) {
     let file = File::parse("collects", COLLECTS.as_bytes(), &TableNames::default());
     let collects = file.expect("it is right").collects.unwrap_or_default();
     let lines = data.split(|byte| *byte == b'\n');
-    let resources = lines.zip(1..).filter_map(|(line, created)| {
-        let (first, data) = line.split_first()?;
-        let exporter = ["a", "b", "me"][usize::from(*first) % 3];
-        Some(Resource { exporter, name: "n", created, data })
-    });
-    let resources: Vec<Resource<'_>> = resources.collect();
-    let accepted = accept(&collects, "me", resources.iter().copied());
+    let mut acceptance = Acceptance::new(&collects, "me", exported_route);
+    let mut others = Vec::new();
+    for (line, created) in lines.zip(1..) {
+        let Some((first, data)) = line.split_first() else {
+            continue;
+        };
+        let exporter = ["a", "b", "me"][usize::from(*first) % 3].to_owned();
+        if exporter != "me" {
+            others.push(Revision(created));
+        }
+        let (kind, recipient) = ("route".to_owned(), Hosts::Any);
+        let key = ResourceKey { exporter, recipient, kind, name: created.to_be_bytes().into() };
+        let (created, revision, lease) = (Revision(created), Revision(created), None);
+        acceptance.insert(&key, &Resource { data: data.into(), created, revision, lease });
+    }
+    acceptance.settle();
+    let accepted = acceptance.accepted();
     for (route, origin) in accepted.routes.values() {
         let mut within = collects.iter().flat_map(|collect| &collect.within);
         assert!(within.any(|within| within.covers(route.dst)));
         assert_ne!(origin.exporter, "me");
     }
-    let mut seen: Vec<u64> = accepted.refused.iter().map(|it| it.origin.created).collect();
+    let mut seen: Vec<Revision> = accepted.refused.iter().map(|it| it.origin.created).collect();
     seen.extend(accepted.routes.values().map(|(_, origin)| origin.created));
-    let mut others = resources.iter().filter(|it| it.exporter != "me");
-    assert!(others.all(|it| seen.contains(&it.created)));
+    assert!(others.iter().all(|it| seen.contains(it)));
 }

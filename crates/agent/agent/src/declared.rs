@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result};
-use trueup_file::{self as file, Accepted, Contest, File};
+use trueup_file::{self as file, File};
 use trueup_net::Kind;
 use trueup_rtnl::Namespace;
-use trueup_world::{Export, Filter, SeenGrants};
+use trueup_world::{Accepted, Contest, Export, Filter, Protected, SeenGrants};
 
 use crate::desired_file::{self, Writers, is_stdin};
 use crate::host::{self, Desired, Options};
@@ -112,7 +112,7 @@ impl Declared {
         };
         let protected = self.protected(&target.namespace, named)?;
         let resources = collected.resources;
-        let collection = Collection::new(&self.file, &named.host, protected, granted, resources);
+        let collection = Collection::new(&self.file, &named.host, protected, granted, &resources);
         let network = Arc::make_mut(&mut desired.network);
         let routes = network.routes.get_or_insert_default();
         let collected = collection.routes(&self.file, &retained);
@@ -129,7 +129,7 @@ impl Declared {
     /// # Errors
     ///
     /// When the kernel cannot be asked.
-    pub fn protected(&self, namespace: &Namespace, named: &file::World) -> Result<file::Protected> {
+    pub fn protected(&self, namespace: &Namespace, named: &file::World) -> Result<Protected> {
         let protocol = self.options.network.protocol();
         let surroundings = Surroundings::new(namespace, named, protocol).resolved();
         Ok(surroundings.protected(&self.file)?.unwrap_or_default())
@@ -154,7 +154,7 @@ impl Declared {
         // Also those to a host by name.
         resources.extend(world.exports()?);
         let protected = self.protected(&target.namespace, named)?;
-        let collection = Collection::new(&self.file, &named.host, protected, granted, resources);
+        let collection = Collection::new(&self.file, &named.host, protected, granted, &resources);
         Ok((collection.contests(), collection.ungranted(&self.file)))
     }
 

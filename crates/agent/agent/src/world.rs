@@ -11,9 +11,9 @@ mod surroundings;
 
 use std::path::Path;
 
-use trueup_file::{self as file, Hosts, Partition};
+use trueup_file::{self as file, Partition};
 use trueup_path::{open_any, read};
-use trueup_world::{Error, Export, PartitionPolicy, Recipient, World};
+use trueup_world::{Error, Export, PartitionPolicy, World};
 
 pub use collect::{Collection, Retained};
 pub use grants::{follow_grants, grants_key, read_grants, recorder};
@@ -30,15 +30,11 @@ pub const EXPORTER: &str = "exporter";
 
 /// Returns the exports of a file.
 pub fn exports(declared: &[file::Export]) -> Vec<Export> {
-    let exports = declared.iter().map(|declared| {
-        let kind = declared.kind().name();
-        let mut export = Export::new(kind, declared.name.clone(), declared.data());
-        if let Hosts::One(host) = &declared.to {
-            export.to = Recipient::Host(host.clone());
-        }
-        export
-    });
-    exports.collect()
+    let export = |declared: &file::Export| {
+        let export = Export::new(declared.kind().name(), declared.name.clone(), declared.data());
+        Export { to: declared.to.clone(), ..export }
+    };
+    declared.iter().map(export).collect()
 }
 
 /// Returns true if the store has these exports, and no other that goes with a lease of this host.

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use trueup_net::Desired;
 use trueup_sysctl as sysctl;
+use trueup_world::Collect;
 
 use crate::collect::Collector;
 use crate::error::{Diagnostic, Error, ErrorKind};
@@ -13,7 +14,7 @@ use crate::location::{Cursor, Locations};
 use crate::settings::Settings;
 use crate::tables::TableNames;
 use crate::value::Fault;
-use crate::world::{Collect, Export};
+use crate::world::Export;
 use crate::{json, toml};
 
 /// The largest file that is read, in bytes: some ten million routes.

@@ -32,9 +32,5 @@ pub use location::{Location, Locations};
 pub use settings::Settings;
 pub use suggest::nearest;
 pub use tables::TableNames;
-pub use world::{
-    Acceptance, Accepted, AddressUse, Certificate, Collect, Contest, ContestEffect, Contests,
-    Credentials, Export, Grant, Hosts, Origin, Overlap, Partition, Protected, Refused, Resource,
-    StoreAddress, World, accept,
-};
+pub use world::{Certificate, Credentials, Export, Partition, StoreAddress, World, exported_route};
 pub use write::{to_json, to_toml};

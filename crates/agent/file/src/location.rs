@@ -5,9 +5,9 @@ use std::fmt;
 
 use trueup_net::Kind;
 use trueup_sysctl::Key;
+use trueup_world::Collect;
 
 use crate::list::Element as _;
-use crate::world::Collect;
 
 /// A location in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

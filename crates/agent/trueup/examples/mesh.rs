@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use trueup::etcd::{self, EtcdStore};
 use trueup::reconcile::Hints;
-use trueup::world::{Collector, Embedded, Export, Filter, Knowledge};
+use trueup::world::{Collector, Embedded, Export, Filter, Knowledge, Seen};
 use trueup::world::{Session, Store, World};
 use trueup::{Config, Desired, Loop, MemoryLedger, Namespace, NextHop, NextHops, Options, Rtnl};
 use trueup::{IfName, Prefix, Route};
@@ -66,14 +66,15 @@ fn run(store: Arc<dyn Store>, host: &str) -> Result<(), Error> {
     let mut is_known = false;
     for () in changes {
         // Not to know of a host is no reason to delete its route.
-        let Knowledge::Known(known) = collector.knowledge() else {
+        let Knowledge::Known(known) = collector.knowledge(Seen::default()) else {
             continue;
         };
         is_known |= known.is_complete();
         if is_known {
-            let others = known.resources.iter();
-            let others = others.filter(|(key, _)| key.exporter != name);
-            let routes: Vec<_> = others.filter_map(|(_, it)| route(&it.data)).collect();
+            let routes: Vec<_> = (known.resources())
+                .filter(|(key, _)| key.exporter != name)
+                .filter_map(|(_, it)| route(&it.data))
+                .collect();
             println!("{name}: routes to {} hosts", routes.len());
             let desired = Desired::default().with_routes(routes);
             agent.handle().set_desired(desired)?;

@@ -1,7 +1,7 @@
 //! What a connection may read and write.
 
 use crate::keys::{Keys, Part, name};
-use crate::{Error, Recipient};
+use crate::{Error, Hosts};
 
 /// What a connection may read and write: keys by their prefixes. The embedded store enforces it as
 /// it stands here, etcd by roles with the same ranges.
@@ -22,12 +22,12 @@ impl Access {
     /// [`Invalid`](crate::ErrorKind::Invalid) for an empty prefix, or one that is too long.
     pub fn of_host(prefix: &str, host: &str, recipients: &[String]) -> Result<Access, Error> {
         let keys = Keys::new(prefix)?;
-        let any = Recipient::Any;
+        let any = Hosts::Any;
         let below = |words: &[Part<'_>]| keys.below(words);
         let shared = below(&[Part::Word("shared")]);
         let private = below(&[Part::Word("private"), name(host)]);
-        let to = |recipient: &Recipient| keys.resources_of(recipient, host);
-        let named = recipients.iter().map(|it| to(&Recipient::Host(it.clone())));
+        let to = |recipient: &Hosts| keys.resources_of(recipient, host);
+        let named = recipients.iter().map(|it| to(&Hosts::One(it.clone())));
         let named: Vec<Vec<u8>> = named.collect();
         let own = below(&[Part::Word("hosts"), name(host)]);
         let mut access = Access {
@@ -37,7 +37,7 @@ impl Access {
                 keys.hosts(),
                 private.clone(),
                 keys.resources_for(&any),
-                keys.resources_for(&Recipient::Host(host.to_owned())),
+                keys.resources_for(&Hosts::One(host.to_owned())),
             ],
             write: vec![shared, own, private, to(&any)],
         };

@@ -14,7 +14,7 @@
 //! round-trips, and a prefix that ends with a slash holds whole parts.
 
 use crate::encoding::{LONGEST_PART, decode, decode_text, encode};
-use crate::{Error, ErrorKind, Recipient, ResourceKey};
+use crate::{Error, ErrorKind, Hosts, ResourceKey};
 
 /// The keys below a prefix.
 #[derive(Clone, Debug)]
@@ -53,12 +53,12 @@ impl Keys {
         key
     }
 
-    pub(crate) fn resources_of(&self, recipient: &Recipient, exporter: &str) -> Vec<u8> {
+    pub(crate) fn resources_of(&self, recipient: &Hosts, exporter: &str) -> Vec<u8> {
         let recipient = recipient_part(recipient);
         self.below(&[Part::Word("resources"), recipient, name(exporter)])
     }
 
-    pub(crate) fn resources_for(&self, recipient: &Recipient) -> Vec<u8> {
+    pub(crate) fn resources_for(&self, recipient: &Hosts) -> Vec<u8> {
         self.below(&[Part::Word("resources"), recipient_part(recipient)])
     }
 
@@ -80,8 +80,8 @@ impl Keys {
             };
             Some(ResourceKey {
                 recipient: match recipient {
-                    b"*" => Recipient::Any,
-                    host => Recipient::Host(decode_text(host)?),
+                    b"*" => Hosts::Any,
+                    host => Hosts::One(decode_text(host)?),
                 },
                 exporter: decode_text(exporter)?,
                 kind: decode_text(kind)?,
@@ -178,10 +178,10 @@ pub(crate) fn name(name: &str) -> Part<'_> {
     Part::Name(name.as_bytes())
 }
 
-fn recipient_part(recipient: &Recipient) -> Part<'_> {
+fn recipient_part(recipient: &Hosts) -> Part<'_> {
     match recipient {
-        Recipient::Any => Part::Word("*"),
-        Recipient::Host(host) => name(host),
+        Hosts::Any => Part::Word("*"),
+        Hosts::One(host) => name(host),
     }
 }
 
@@ -197,8 +197,8 @@ mod tests {
     use super::*;
     use crate::Access;
 
-    fn recipient() -> impl Strategy<Value = Recipient> {
-        prop_oneof![Just(Recipient::Any), ".*".prop_map(Recipient::Host)]
+    fn recipient() -> impl Strategy<Value = Hosts> {
+        prop_oneof![Just(Hosts::Any), ".*".prop_map(Hosts::One)]
     }
 
     prop_compose! {
@@ -240,7 +240,7 @@ mod tests {
             prop_assert!(!access.can_write(&keys.of_host(&b, "session")));
             prop_assert!(!access.can_read(&keys.recipients(&b)));
             let mut for_b = key;
-            for_b.recipient = Recipient::Host(b.clone());
+            for_b.recipient = Hosts::One(b.clone());
             let granted = b == "c" && for_b.exporter == a;
             prop_assert_eq!(access.can_read(&keys.resource(&for_b)), granted);
         }
@@ -249,10 +249,10 @@ mod tests {
     #[test]
     fn any_is_no_host_of_that_name() {
         let keys = Keys::new("/w/").unwrap();
-        let all = keys.resources_for(&Recipient::Any);
+        let all = keys.resources_for(&Hosts::Any);
         assert_eq!(all, b"/w/resources/*/");
-        assert_eq!(keys.resources_for(&Recipient::Host("*".into())), b"/w/resources/%2A/");
-        assert_eq!(keys.resources_for(&Recipient::Host("".into())), b"/w/resources/%/");
+        assert_eq!(keys.resources_for(&Hosts::One("*".into())), b"/w/resources/%2A/");
+        assert_eq!(keys.resources_for(&Hosts::One("".into())), b"/w/resources/%/");
     }
 
     #[test]

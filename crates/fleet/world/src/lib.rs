@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod acceptance;
 mod access;
 mod collector;
 mod deploys;
@@ -23,13 +24,18 @@ mod scheduler;
 mod session;
 mod store;
 mod strings;
+mod threads;
 mod transaction;
 mod watch;
 mod world;
 
+pub use acceptance::{
+    Acceptance, Accepted, AddressUse, Collect, Contest, ContestEffect, Origin, Overlap, Protected,
+    Refused, check_route,
+};
 pub use access::Access;
 pub use collector::{
-    Collector, CollectorConfig, DampingConfig, Holdings, Knowledge, PartitionPolicy,
+    Collector, CollectorConfig, DampingConfig, Holdings, Knowledge, PartitionPolicy, Seen,
 };
 pub use deploys::{Deploy, DeployedFile, RemovedContent};
 #[cfg(feature = "embedded")]
@@ -42,7 +48,7 @@ pub use grants::{
 };
 pub use hash::Hash;
 pub use limits::ReadLimits;
-pub use resource_key::{Recipient, ResourceKey};
+pub use resource_key::{Hosts, ResourceKey};
 pub use resources::{Collected, Export, Filter, Resource};
 pub use scheduler::{Choice, Schedule, Strategy};
 pub use session::{

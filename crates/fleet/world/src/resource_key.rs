@@ -5,13 +5,23 @@ use std::fmt;
 use crate::encoding::check_part;
 use crate::{Error, ErrorKind};
 
-/// The host, or all hosts, that an export is for.
+/// The hosts that are meant: one, or any.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Recipient {
-    /// All hosts.
+pub enum Hosts {
+    /// Any host.
     Any,
     /// The host of this name.
-    Host(String),
+    One(String),
+}
+
+impl Hosts {
+    /// True if `host` is meant.
+    pub fn contains(&self, host: &str) -> bool {
+        match self {
+            Hosts::Any => true,
+            Hosts::One(name) => name == host,
+        }
+    }
 }
 
 /// The key of an exported resource.
@@ -20,7 +30,7 @@ pub struct ResourceKey {
     /// The host that exports it.
     pub exporter: String,
     /// The hosts that it is for.
-    pub recipient: Recipient,
+    pub recipient: Hosts,
     /// Its kind, such as `route`.
     pub kind: String,
     /// Its name: any bytes.
@@ -33,8 +43,8 @@ impl ResourceKey {
         check_part("a kind", self.kind.as_bytes())?;
         check_part("a name", &self.name)?;
         match &self.recipient {
-            Recipient::Host(host) => check_part("a recipient", host.as_bytes()),
-            Recipient::Any => Ok(()),
+            Hosts::One(host) => check_part("a recipient", host.as_bytes()),
+            Hosts::Any => Ok(()),
         }
     }
 
@@ -48,11 +58,12 @@ impl ResourceKey {
     }
 }
 
-impl fmt::Display for Recipient {
+/// Writes the name of the host, or `any`.
+impl fmt::Display for Hosts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Recipient::Any => f.write_str("any"),
-            Recipient::Host(host) => f.write_str(host),
+            Hosts::Any => f.write_str("any"),
+            Hosts::One(host) => f.write_str(host),
         }
     }
 }

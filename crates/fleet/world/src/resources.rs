@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::session::Mark;
 use crate::world::ATTEMPTS;
-use crate::{Change, Entry, Error, ErrorKind, LeaseId, Recipient, ResourceKey, Revision, World};
+use crate::{Change, Entry, Error, ErrorKind, Hosts, LeaseId, ResourceKey, Revision, World};
 
 /// An export, as its host declares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct Export {
     /// Its name: any bytes. Kind, name and recipient identify an export of a host.
     pub name: Vec<u8>,
     /// The hosts that it is for.
-    pub to: Recipient,
+    pub to: Hosts,
     /// What it says.
     pub data: Vec<u8>,
     /// True if it outlives its exporter, until it is deleted.
@@ -31,7 +31,7 @@ impl Export {
         Export {
             kind: kind.into(),
             name: name.into(),
-            to: Recipient::Any,
+            to: Hosts::Any,
             data: data.into(),
             persist: false,
         }
@@ -40,7 +40,7 @@ impl Export {
     /// Makes it be for one host.
     #[must_use]
     pub fn to(self, host: impl Into<String>) -> Export {
-        let to = Recipient::Host(host.into());
+        let to = Hosts::One(host.into());
         Export { to, ..self }
     }
 
@@ -164,8 +164,8 @@ impl World {
 
     /// The prefixes of what this host can collect.
     pub(crate) fn collected_prefixes(&self) -> [Vec<u8>; 3] {
-        let own = Recipient::Host(self.host().to_owned());
-        [self.keys.resources_for(&Recipient::Any), self.keys.resources_for(&own), self.keys.hosts()]
+        let own = Hosts::One(self.host().to_owned());
+        [self.keys.resources_for(&Hosts::Any), self.keys.resources_for(&own), self.keys.hosts()]
     }
 
     /// Returns what this host exports, as of one revision.
@@ -196,7 +196,7 @@ impl World {
         }
         let key = export.key(self.host());
         key.check()?;
-        if let Recipient::Host(recipient) = &export.to {
+        if let Hosts::One(recipient) = &export.to {
             let record = self.keys.recipient(self.host(), recipient);
             self.update(&record, None, |_| Ok(Some(Vec::new())))?;
         }
@@ -238,10 +238,10 @@ impl World {
         let named = self.store.read(&self.keys.recipients(self.host()), None)?;
         let of = |entry: &Entry| self.keys.parse_recipient(self.host(), &entry.key);
         let hosts: BTreeSet<String> = named.entries.iter().filter_map(of).collect();
-        let of_any = self.keys.resources_of(&Recipient::Any, self.host());
+        let of_any = self.keys.resources_of(&Hosts::Any, self.host());
         let mut own = self.store.read(&of_any, Some(named.revision))?.entries;
         for host in hosts.union(also) {
-            let recipient = Recipient::Host(host.clone());
+            let recipient = Hosts::One(host.clone());
             let prefix = self.keys.resources_of(&recipient, self.host());
             match self.store.read(&prefix, Some(named.revision)) {
                 Ok(snapshot) => own.extend(snapshot.entries),

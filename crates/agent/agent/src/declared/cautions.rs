@@ -1,6 +1,6 @@
 //! What a file says that is allowed, and that its author should know the price of.
 
-use trueup_file::Hosts;
+use trueup_world::Hosts;
 
 use super::Declared;
 

@@ -3,12 +3,13 @@
 mod intake;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
 use trueup_file::File;
 use trueup_graph::{Failure, RunContext, Verdict, Vertex, Watch};
-use trueup_net::{IfName, Route, RouteKey};
+use trueup_net::RouteKey;
 use trueup_reconcile::{ErrorClass, Hints, LateHints};
 use trueup_world::{Collector, CollectorConfig, Filter, GrantsFollower, World};
 
@@ -19,8 +20,6 @@ use super::{Inner, Shared};
 use crate::declared::Declared;
 use crate::host::{Desired, Part};
 use crate::world::{self, Probation, Retained, Surroundings};
-
-type Routes = BTreeMap<RouteKey, Route<IfName>>;
 
 /// The collection of a file, and what of it is desired.
 pub(crate) struct Collecting {
@@ -36,8 +35,9 @@ pub(crate) struct Collecting {
     /// What an earlier process collected, until a complete view says what there is.
     retained: Retained,
     collection: world::Collection,
-    /// The routes that are in the desired state of the loop.
-    desired: Routes,
+    /// The routes that are in the desired state of the loop, by what they hash to.
+    placed: BTreeMap<RouteKey, u64>,
+    hasher: RandomState,
     /// The loop had no room for a change, of the routes with these keys.
     is_behind: bool,
     behind: BTreeSet<RouteKey>,
@@ -55,6 +55,7 @@ impl Collecting {
         (grants, hints): (Option<Arc<GrantsFollower>>, LateHints),
     ) -> Collecting {
         Collecting {
+            collection: world::Collection::none(world.host()),
             world,
             config,
             hints,
@@ -63,8 +64,8 @@ impl Collecting {
             collector: None,
             grants,
             retained,
-            collection: world::Collection::default(),
-            desired: Routes::new(),
+            placed: BTreeMap::new(),
+            hasher: RandomState::new(),
             is_behind: false,
             behind: BTreeSet::new(),
             has_collected: false,
@@ -94,12 +95,18 @@ impl Collecting {
             collector,
             grants: self.grants.clone(),
             // What was collected stays until it is known what to collect.
-            retained: match self.status.is_known {
-                true => self.retained.clone(),
-                false => self.retained.with(&self.desired),
+            retained: if self.status.is_known {
+                self.retained.clone()
+            } else {
+                self.retained.with(
+                    self.placed.keys().filter_map(|key| {
+                        Some((*key, self.collection.placed(&self.retained, key)?))
+                    }),
+                )
             },
             collection: world::Collection::to_update(file, self.world.host()),
-            desired: Routes::new(),
+            placed: BTreeMap::new(),
+            hasher: self.hasher.clone(),
             is_behind: false,
             behind: BTreeSet::new(),
             has_collected: self.has_collected || file.collects.is_some(),
@@ -108,14 +115,15 @@ impl Collecting {
         };
         next.collection.withhold_as(&self.collection);
         next.look(file);
-        next.desired = next.collection.routes(file, &next.retained);
+        let collected = next.collection.routes(file, &next.retained);
+        next.placed = collected.iter().map(|(key, it)| (*key, next.hasher.hash_one(it))).collect();
         let mut desired = declared.desired();
         if next.has_collected {
             let network = Arc::make_mut(&mut desired.network);
             let routes = network.routes.get_or_insert_default();
-            for (key, route) in &next.desired {
-                drop(routes.insert(route.clone()));
-                routes.offer(*key);
+            for (key, route) in collected {
+                drop(routes.insert(route));
+                routes.offer(key);
             }
         }
         Ok((next, desired))
@@ -149,9 +157,12 @@ impl Collecting {
         let (mut gone, mut new) = (Vec::new(), Vec::new());
         for key in &self.behind {
             let now = self.collection.route(&declared.file, &self.retained, key);
+            let placed = self.placed.get(key);
             match now {
-                None if self.desired.contains_key(key) => gone.push(*key),
-                Some(route) if self.desired.get(key) != Some(route) => new.push(route.clone()),
+                None if placed.is_some() => gone.push(*key),
+                Some(route) if placed != Some(&self.hasher.hash_one(route)) => {
+                    new.push(route.clone());
+                }
                 _ => {}
             }
         }
@@ -180,9 +191,12 @@ impl Collecting {
             }
         }
         self.note_news(&new);
-        gone.iter().for_each(|key| drop(self.desired.remove(key)));
-        let new = new.into_iter().map(|route| (route.canonical_key(), route));
-        self.desired.extend(new);
+        for key in &gone {
+            self.placed.remove(key);
+        }
+        for route in &new {
+            self.placed.insert(route.canonical_key(), self.hasher.hash_one(route));
+        }
         self.behind.clear();
         match (self.status.unknown(), is_same) {
             (Some(unknown), _) => Err(Failure::new(ErrorClass::Dependency, unknown)),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
-use trueup_file::{Contest, ContestEffect};
+use trueup_world::{Contest, ContestEffect};
 
 use crate::words::seconds;
 
@@ -31,12 +31,12 @@ impl Contested {
         json!({
             "export": name,
             "dst": dst.to_string(),
-            "revision": created,
+            "revision": created.map(|it| it.0),
             "effect": effect.name(),
             "host": origin.exporter,
             "other_export": origin.name,
             "other_dst": theirs.to_string(),
-            "other_revision": origin.created,
+            "other_revision": origin.created.0,
             "count": count,
             "since": seconds(self.since),
         })
@@ -109,7 +109,8 @@ impl ContestNotes {
 
 #[cfg(test)]
 mod tests {
-    use trueup_file::{Contests, File, Resource, TableNames};
+    use trueup_file::{File, TableNames, exported_route};
+    use trueup_world::{Acceptance, Hosts, Resource, ResourceKey, Revision};
 
     use super::*;
 
@@ -118,16 +119,20 @@ mod tests {
 
     fn contests(hosts: &[&str]) -> Vec<Contested> {
         let file = File::parse("f", FILE.as_bytes(), &TableNames::default()).unwrap();
-        let mut contests = Contests::new(&file.exports.unwrap(), "a");
+        let own = file.exports.iter().flatten().map(|it| (&*it.name, &it.route));
+        let mut acceptance = Acceptance::new(&[], "a", exported_route).with_exports(own);
         for exporter in hosts {
-            contests.insert(Resource {
-                exporter,
-                name: "x",
-                created: 7,
-                data: b"{ \"dst\": \"10.20.1.0/24\", \"via\": \"10.0.0.9\" }",
-            });
+            let key = ResourceKey {
+                exporter: (*exporter).to_owned(),
+                recipient: Hosts::Any,
+                kind: "route".to_owned(),
+                name: b"x".to_vec(),
+            };
+            let data = b"{ \"dst\": \"10.20.1.0/24\", \"via\": \"10.0.0.9\" }".to_vec();
+            let (created, revision) = (Revision(7), Revision(7));
+            acceptance.insert(&key, &Resource { data, created, revision, lease: None });
         }
-        contested(contests.all(), &[])
+        contested(acceptance.contests(), &[])
     }
 
     #[test]

@@ -1,17 +1,17 @@
 //! What other hosts export, as routes of this host.
 
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
-use trueup_file::{
-    self as file, Acceptance, Accepted, Collect, Contest, Contests, File, Grant, Hosts, Protected,
-};
-use trueup_net::{IfName, Kind, Route, RouteKey};
+use trueup_file::{File, exported_route};
+use trueup_net::{IfName, Route, RouteKey};
 use trueup_reconcile::Source as _;
 use trueup_rtnl::{self as rtnl, Namespace, Rtnl};
-use trueup_world::{Grants, Resource, ResourceKey, Revision};
+use trueup_world::{
+    Acceptance, Accepted, Collect, Contest, Grants, Holdings, Protected, Resource, ResourceKey,
+    Seen,
+};
 
 use super::probation::Sentence;
 use crate::observe::authored_routes;
@@ -57,8 +57,8 @@ impl Retained {
     }
 
     /// Returns these, and others that stay as well.
-    pub fn with(&self, others: &BTreeMap<RouteKey, Route<IfName>>) -> Retained {
-        let mut all = others.clone();
+    pub fn with(&self, others: impl IntoIterator<Item = (RouteKey, Route<IfName>)>) -> Retained {
+        let mut all: BTreeMap<_, _> = others.into_iter().collect();
         all.extend(self.0.iter().map(|(key, route)| (*key, route.clone())));
         Retained(all)
     }
@@ -70,20 +70,16 @@ impl Retained {
 }
 
 /// What other hosts export, and the routes that are made of it. A change costs what it changes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Collection {
     host: String,
-    /// The hosts whose exports may become routes. Those of others are not judged.
-    from: Vec<Hosts>,
     /// What hosts may export; none, anything.
     granted: Option<Arc<Grants>>,
-    resources: BTreeMap<ResourceKey, Resource>,
     acceptance: Acceptance,
-    contests: Contests,
+    /// What it has taken in of a collector's changes.
+    seen: Seen,
     /// The accepted routes that this host declares itself.
     yielded: BTreeSet<RouteKey>,
-    /// What no route may lead away, also none that is retained.
-    protected: Protected,
 }
 
 impl Collection {
@@ -94,65 +90,75 @@ impl Collection {
         host: &str,
         protected: Protected,
         granted: Option<Arc<Grants>>,
-        resources: BTreeMap<ResourceKey, Resource>,
+        resources: &BTreeMap<ResourceKey, Resource>,
     ) -> Collection {
-        let mut collection = Collection::empty(declared, host, vec![Hosts::Any], granted);
-        collection.protect(protected);
-        collection.update(declared, resources);
+        let mut collection = Collection::empty(declared, host, granted, |all| all);
+        collection.protect(&protected);
+        for (key, resource) in resources {
+            collection.acceptance.insert(key, resource);
+        }
+        collection.settle(declared);
         collection
     }
 
     /// Makes one without resources, which judges the exports of the hosts that the file collects
     /// from.
     pub fn to_update(declared: &File, host: &str) -> Collection {
-        let from = declared.collects.iter().flatten();
-        let from = from.map(|collect| collect.from.clone()).collect();
-        Collection::empty(declared, host, from, None)
+        Collection::empty(declared, host, None, Acceptance::of_collected_hosts)
+    }
+
+    /// Makes the one of a host without a file.
+    pub fn none(host: &str) -> Collection {
+        Collection {
+            host: host.to_owned(),
+            granted: None,
+            acceptance: Acceptance::new(&[], host, exported_route),
+            seen: Seen::default(),
+            yielded: BTreeSet::new(),
+        }
     }
 
     fn empty(
         declared: &File,
         host: &str,
-        from: Vec<Hosts>,
         granted: Option<Arc<Grants>>,
+        of_hosts: fn(Acceptance) -> Acceptance,
     ) -> Collection {
         let collects = declared.collects.as_deref().unwrap_or_default();
-        let exports = declared.exports.as_deref().unwrap_or_default();
-        let mut acceptance = Acceptance::new(collects, host);
-        let mut contests = Contests::new(exports, host);
-        if let Some(grants) = granted.clone() {
-            let grant = Grant::new(move |exporter, dst| grants.allows(exporter, dst));
-            acceptance = acceptance.granting(grant.clone());
-            contests = contests.granting(grant);
-        }
-        Collection {
-            host: host.to_owned(),
-            from,
-            granted,
-            acceptance,
-            contests,
-            ..Collection::default()
+        let exports = declared.exports.iter().flatten().map(|it| (&*it.name, &it.route));
+        let open = Acceptance::new(collects, host, exported_route).with_exports(exports);
+        let acceptance = match &granted {
+            Some(grants) => open.granting(Arc::clone(grants)),
+            None => open,
+        };
+        Collection { granted, acceptance: of_hosts(acceptance), ..Collection::none(host) }
+    }
+
+    /// Returns what it has seen of a collector's changes: nothing that counts, if hosts may export
+    /// something else now.
+    pub fn seen(&self, granted: Option<&Option<Arc<Grants>>>) -> Seen {
+        match granted {
+            Some(granted) if *granted != self.granted => Seen::default(),
+            _ => self.seen,
         }
     }
 
-    /// Takes in what hosts may export now. Returns the keys of the routes that may be others than
-    /// before.
+    /// Begins anew with what hosts may export now, if that is something else. Returns the keys of the
+    /// routes that may be others than before.
     pub fn regrant(&mut self, declared: &File, granted: Option<Arc<Grants>>) -> BTreeSet<RouteKey> {
         if self.granted == granted {
             return BTreeSet::new();
         }
-        let mut changed: BTreeSet<RouteKey> = self.acceptance.routes().keys().copied().collect();
-        let mut next = Collection::empty(declared, &self.host, self.from.clone(), granted);
-        next.protect(self.protected.clone());
+        let mut next =
+            Collection::empty(declared, &self.host, granted, Acceptance::of_collected_hosts);
+        next.acceptance.protect(self.acceptance.protected());
         next.withhold_as(self);
-        let before = std::mem::replace(self, next);
-        changed.extend(self.update(declared, before.resources));
-        changed
+        std::mem::replace(self, next).acceptance.keys().copied().collect()
     }
 
     /// Returns what other hosts export of the prefixes that this host exports.
     pub fn contests(&self) -> Vec<Contest> {
-        self.contests.all()
+        self.acceptance.contests()
     }
 
     /// Returns the exports of this host that are not granted to it, in words.
@@ -175,56 +181,18 @@ impl Collection {
             .collect()
     }
 
-    /// Takes in what there is now. Returns the keys of the routes that may be others than before.
-    pub fn update(
-        &mut self,
-        declared: &File,
-        resources: BTreeMap<ResourceKey, Resource>,
-    ) -> BTreeSet<RouteKey> {
-        let before = std::mem::replace(&mut self.resources, resources);
-        let (mut old, mut new) = (before.iter().peekable(), self.resources.iter().peekable());
-        loop {
-            let order = match (old.peek(), new.peek()) {
-                (Some((old, _)), Some((new, _))) => old.cmp(new),
-                (Some(_), None) => Ordering::Less,
-                (None, Some(_)) => Ordering::Greater,
-                (None, None) => break,
-            };
-            let was = order.is_le().then(|| old.next()).flatten();
-            let now = order.is_ge().then(|| new.next()).flatten();
-            // A lease or a revision alone says nothing else.
-            if was.map(content) == now.map(content) {
-                continue;
-            }
-            let is_judged = |(key, _): &(&ResourceKey, _)| {
-                let mut from = self.from.iter();
-                from.any(|it| it.contains(&key.exporter))
-            };
-            if let Some(was) = was {
-                with_exported(was, |it| self.contests.remove(it));
-                if is_judged(&was) {
-                    with_exported(was, |it| self.acceptance.remove(it));
-                }
-            }
-            if let Some(now) = now {
-                with_exported(now, |it| self.contests.insert(it));
-                if is_judged(&now) {
-                    with_exported(now, |it| self.acceptance.insert(it));
-                }
-            }
-        }
+    /// Takes in what a collector holds. Returns the keys of the routes that may be others than
+    /// before.
+    pub fn update(&mut self, declared: &File, holdings: &Holdings) -> BTreeSet<RouteKey> {
+        self.acceptance.update(holdings);
+        self.seen = holdings.seen;
         self.settle(declared)
     }
 
     /// Replaces what no route may lead away. Returns true if it was something else. It counts from
     /// the next [`update`](Self::update) or [`settle`](Self::settle) on.
-    pub fn protect(&mut self, protected: Protected) -> bool {
-        let is_new = self.protected != protected;
-        if is_new {
-            self.acceptance.protect(&protected);
-            self.protected = protected;
-        }
-        is_new
+    pub fn protect(&mut self, protected: &Protected) -> bool {
+        self.acceptance.protect(protected)
     }
 
     /// Withholds what another collection withholds.
@@ -247,17 +215,18 @@ impl Collection {
 
     /// Returns true if a route of this key is taken, and contains an address of the store.
     pub fn leads_to_store(&self, key: &RouteKey) -> bool {
-        self.acceptance.routes().contains_key(key) && self.protected.contains_store(key)
+        self.acceptance.route(key).is_some() && self.acceptance.protected().contains_store(key)
     }
 
     /// Judges what has changed. Returns the keys of the routes that may be others than before.
     pub fn settle(&mut self, declared: &File) -> BTreeSet<RouteKey> {
         let changed = self.acceptance.settle();
         for key in &changed {
-            match self.acceptance.routes().contains_key(key) && is_declared(declared, key) {
-                true => self.yielded.insert(*key),
-                false => self.yielded.remove(key),
-            };
+            if self.acceptance.route(key).is_some() && is_declared(declared, key) {
+                self.yielded.insert(*key);
+            } else {
+                self.yielded.remove(key);
+            }
         }
         changed
     }
@@ -270,13 +239,12 @@ impl Collection {
         retained: &'a Retained,
         key: &RouteKey,
     ) -> Option<&'a Route<IfName>> {
-        match self.acceptance.routes().get(key) {
-            Some((route, _)) => Some(route).filter(|_| !self.yielded.contains(key)),
+        match self.acceptance.route(key) {
+            Some(route) => Some(route).filter(|_| !self.yielded.contains(key)),
             None => {
-                let mut collects = declared.collects.iter().flatten();
                 let may_stay = !is_declared(declared, key)
-                    && collects.any(|it| it.contains(key))
-                    && self.protected.covered(key).is_none();
+                    && declared.collects.iter().flatten().any(|it| it.contains(key))
+                    && self.acceptance.protected().covered(key).is_none();
                 retained.0.get(key).filter(|_| may_stay)
             }
         }
@@ -284,8 +252,13 @@ impl Collection {
 
     /// Returns how many of those routes are retained.
     pub fn retained(&self, declared: &File, retained: &Retained) -> usize {
-        let others = retained.keys().filter(|key| !self.acceptance.routes().contains_key(key));
+        let others = retained.keys().filter(|key| self.acceptance.route(key).is_none());
         others.filter(|key| self.route(declared, retained, key).is_some()).count()
+    }
+
+    /// Returns the route of a key as it is, or was when nothing was known: for one that is placed.
+    pub fn placed(&self, retained: &Retained, key: &RouteKey) -> Option<Route<IfName>> {
+        self.acceptance.route(key).or_else(|| retained.0.get(key)).cloned()
     }
 
     /// Returns all routes to have beside those of the file.
@@ -294,10 +267,9 @@ impl Collection {
         declared: &File,
         retained: &Retained,
     ) -> BTreeMap<RouteKey, Route<IfName>> {
-        let accepted = self.acceptance.routes().keys();
-        let keys: BTreeSet<&RouteKey> = accepted.chain(retained.keys()).collect();
-        let route = |key: &RouteKey| Some((*key, self.route(declared, retained, key)?.clone()));
-        keys.into_iter().filter_map(route).collect()
+        (self.acceptance.keys().chain(retained.keys()))
+            .filter_map(|key| Some((*key, self.route(declared, retained, key)?.clone())))
+            .collect()
     }
 
     /// Returns what became of each resource.
@@ -311,7 +283,7 @@ impl Collection {
 
     /// Returns how many routes are taken.
     pub fn taken(&self) -> usize {
-        self.acceptance.routes().len() - self.yielded.len()
+        self.acceptance.keys().len() - self.yielded.len()
     }
 
     /// Returns how many resources are refused.
@@ -328,23 +300,4 @@ impl Collection {
 fn is_declared(declared: &File, key: &RouteKey) -> bool {
     let routes = declared.desired.routes.as_ref();
     routes.is_some_and(|routes| routes.get(key).is_some())
-}
-
-fn content<'a>((_, resource): (&ResourceKey, &'a Resource)) -> (Revision, &'a [u8]) {
-    (resource.created, &resource.data)
-}
-
-/// Passes a resource on as the file's crate takes it, if it is a route.
-fn with_exported(
-    (key, resource): (&ResourceKey, &Resource),
-    with: impl FnOnce(file::Resource<'_>),
-) {
-    if key.kind == Kind::Route.name() {
-        with(file::Resource {
-            exporter: &key.exporter,
-            name: &String::from_utf8_lossy(&key.name),
-            created: resource.created.0,
-            data: &resource.data,
-        });
-    }
 }

@@ -10,10 +10,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use trueup_file::{self as file, AddressUse, File, Protected, StoreAddress};
+use trueup_file::{self as file, File, StoreAddress};
 use trueup_net::{Prefix, RouteKey};
 use trueup_reconcile::Hints;
 use trueup_rtnl::Namespace;
+use trueup_world::{AddressUse, Protected};
 
 use facts::Facts;
 

@@ -12,8 +12,9 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail};
 use trueup::net::{Family, IpNetwork, Prefix};
 use trueup::rtnl::Query;
+use trueup::world::Accepted;
 use trueup::{Options, Rtnl};
-use trueup_file::{Accepted, TableNames};
+use trueup_file::TableNames;
 
 use trueup_agent::declared::{Collected, Declared};
 use trueup_agent::host;

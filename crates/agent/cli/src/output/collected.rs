@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 use trueup::net::Prefix;
-use trueup_file::{Accepted, Origin, Overlap};
+use trueup::world::{Accepted, Origin, Overlap};
 
 /// A route that another host exports.
 #[derive(Serialize)]
@@ -46,7 +46,7 @@ impl Collected {
         Collected {
             exporter: origin.exporter.clone(),
             name: origin.name.clone(),
-            revision: origin.created,
+            revision: origin.created.0,
             dst,
             refused,
             part_of: overlap.map(|it| (it.outer.0, it.outer.1.exporter.clone())),

@@ -1,8 +1,9 @@
 //! `[[export]]`: what this host offers to others.
 
 use trueup_net::{IfName, Kind, Route};
+use trueup_world::Hosts;
 
-use super::{Hosts, hosts, route};
+use super::{hosts, route};
 use crate::fields::Fields;
 use crate::file::File;
 use crate::file_keys::WORLD;
@@ -29,7 +30,7 @@ impl Export {
         Kind::Route
     }
 
-    /// Returns the object as text, as [`accept`](crate::accept) reads it.
+    /// Returns the object as text, as [`exported_route`](crate::exported_route) reads it.
     pub fn data(&self) -> String {
         route::to_data(&self.route)
     }

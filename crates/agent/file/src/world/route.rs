@@ -2,12 +2,12 @@
 //! else.
 
 use trueup_net::{IfName, NextHop, NextHops, Route};
+use trueup_world::check_route;
 
-use super::unusable;
 use crate::fields::Fields;
 use crate::kinds::FileObject as _;
 use crate::tables::TableNames;
-use crate::value::{Fault, Node, Result, Table, Value, fault};
+use crate::value::{Node, Result, Table, Value, fault};
 use crate::{json, write};
 
 /// The keys.
@@ -34,7 +34,7 @@ pub(super) fn read(value: &Value<'_>) -> Result<Route<IfName>> {
              hosts that collect it have otherwise",
         );
     }
-    match unusable::check(&route) {
+    match check_route(&route) {
         Ok(()) => Ok(route),
         Err(why) => fault(value.at, why),
     }
@@ -49,16 +49,17 @@ pub(super) fn to_data(route: &Route<IfName>) -> String {
     text
 }
 
-/// Reads what another host exported.
+/// Reads what another host exported, as a [`trueup_world::Acceptance`] asks for it.
 ///
 /// # Errors
 ///
 /// When it is no route, in words that repeat no control characters.
-pub(super) fn from_data(data: &[u8]) -> std::result::Result<Route<IfName>, String> {
+pub fn exported_route(data: &[u8]) -> std::result::Result<Route<IfName>, String> {
     if data.len() > MAX_BYTES {
         return Err(format!("it is longer than {MAX_BYTES} bytes"));
     }
-    let text = std::str::from_utf8(data).map_err(|_| "it is not UTF-8".to_owned())?;
-    let route = json::value(text).and_then(|value| read(&value));
-    route.map_err(|Fault { message, .. }| trueup_net::render::clean(&message).to_string())
+    str::from_utf8(data).map_err(|_| "it is not UTF-8".to_owned()).and_then(|text| {
+        let read = json::value(text).and_then(|value| read(&value));
+        read.map_err(|fault| trueup_net::render::clean(&fault.message).to_string())
+    })
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use trueup_reconcile::Hints;
 use trueup_testkit::wait_until;
 use trueup_world::{
-    Collector, CollectorConfig, Error, ErrorKind, Filter, Holdings, Knowledge, World,
+    Collector, CollectorConfig, Error, ErrorKind, Filter, Holdings, Knowledge, Seen, World,
 };
 
 use crate::fake::{Answers, Member, Read};
@@ -38,7 +38,7 @@ fn collector(member: &Member) -> Collector {
 }
 
 fn held(collector: &Collector) -> Option<Holdings> {
-    match collector.knowledge() {
+    match collector.knowledge(Seen::default()) {
         Knowledge::Known(held) => Some(held),
         Knowledge::Unknown { .. } => None,
     }
@@ -51,9 +51,9 @@ fn cut_off(collector: &Collector) -> Option<Error> {
 #[track_caller]
 fn assert_still_exported(collector: &Collector) {
     let held = held(collector).unwrap();
-    let mut keys = held.resources.keys();
+    let mut keys = held.changes.keys();
     assert!(keys.any(|key| key.exporter == "good"), "what is known stays");
-    assert!(held.resources.len() <= ENTRIES, "{}", held.resources.len());
+    assert!(held.changes.len() <= ENTRIES, "{}", held.changes.len());
     assert!(!held.is_withdrawn && !held.is_complete());
 }
 
@@ -110,7 +110,7 @@ pub(crate) fn a_list_that_grew_too_large_leaves_what_is_known() {
     // Once the flood is over the exchange goes on by itself.
     is_flooded.store(false, Ordering::SeqCst);
     wait_until("it is reached again", || {
-        held(&collector).is_some_and(|held| held.cut_off.is_none() && held.resources.len() == 1)
+        held(&collector).is_some_and(|held| held.cut_off.is_none() && held.changes.len() == 1)
     });
 }
 
@@ -134,5 +134,5 @@ pub(crate) fn a_store_that_ends_each_watch_is_asked_less_often() {
     assert!(watches <= most, "{watches} of {most}");
     assert!(begun.elapsed() < SOON);
     let held = held(&collector).unwrap();
-    assert_eq!(held.resources.len(), 1);
+    assert_eq!(held.changes.len(), 1);
 }

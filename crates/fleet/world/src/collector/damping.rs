@@ -94,6 +94,8 @@ struct Exporter {
 pub(super) struct Damping {
     config: DampingConfig,
     exporters: BTreeMap<String, Exporter>,
+    /// Those of them with changes that wait.
+    damped: BTreeSet<String>,
     /// When full buckets were forgotten last.
     forgotten: Option<Instant>,
 }
@@ -122,6 +124,7 @@ impl Damping {
             // Back to what is shown: nothing waits any longer.
             if waiting.shown.as_ref().is_some_and(|it| is_same(it, now_is)) {
                 exporter.remove(key);
+                self.note(&key.exporter);
             }
             return false;
         }
@@ -129,10 +132,7 @@ impl Damping {
             return true;
         }
         let ready = exporter.ready(key, config, now);
-        let host_ready = match is_more {
-            true => now,
-            false => exporter.host_ready(config),
-        };
+        let host_ready = if is_more { now } else { exporter.host_ready(config) };
         if ready.max(host_ready) <= now {
             if !is_more {
                 exporter.take(config, now);
@@ -140,11 +140,17 @@ impl Damping {
             exporter.take_of(key, config, now);
             return true;
         }
-        let shown = before.cloned();
-        let waiting = Waiting { ready, shown };
-        exporter.waiting.insert(key.clone(), waiting);
+        exporter.waiting.insert(key.clone(), Waiting { ready, shown: before.cloned() });
         exporter.queue.insert((ready, key.clone()));
+        self.damped.insert(key.exporter.clone());
         false
+    }
+
+    /// Notes whether a host has changes that wait.
+    fn note(&mut self, host: &str) {
+        if self.exporters.get(host).is_none_or(|it| it.waiting.is_empty()) {
+            self.damped.remove(host);
+        }
     }
 
     /// Takes in an export of the first complete view.
@@ -159,6 +165,7 @@ impl Damping {
         if let Some(exporter) = self.exporters.get_mut(&key.exporter) {
             exporter.held = exporter.held.saturating_sub(1);
             exporter.remove(key);
+            self.note(&key.exporter);
         }
     }
 
@@ -167,19 +174,22 @@ impl Damping {
         exporter.or_insert_with(|| Exporter::new(now))
     }
 
-    /// Shows the changes whose time has come. Returns true if there are any.
-    pub(super) fn release(&mut self, now: Instant) -> bool {
+    /// Shows the changes whose time has come. Returns their exports.
+    pub(super) fn release(&mut self, now: Instant) -> Vec<ResourceKey> {
         let config = self.config;
-        let mut is_changed = false;
-        for exporter in self.exporters.values_mut() {
-            while exporter.next(config).is_some_and(|next| next <= now)
-                && let Some((_, key)) = exporter.queue.pop_first()
-            {
-                exporter.waiting.remove(&key);
-                exporter.take(config, now);
-                exporter.take_of(&key, config, now);
-                is_changed = true;
+        let mut released = Vec::new();
+        for host in self.damped.clone() {
+            if let Some(exporter) = self.exporters.get_mut(&host) {
+                while exporter.next(config).is_some_and(|next| next <= now)
+                    && let Some((_, key)) = exporter.queue.pop_first()
+                {
+                    exporter.waiting.remove(&key);
+                    exporter.take(config, now);
+                    exporter.take_of(&key, config, now);
+                    released.push(key);
+                }
             }
+            self.note(&host);
         }
         let since = self.forgotten.map(|at| now.saturating_duration_since(at));
         if since.is_none_or(|since| since >= config.interval) {
@@ -190,39 +200,38 @@ impl Damping {
                 !(is_full && exporter.exports.is_empty() && exporter.held == 0)
             });
         }
-        is_changed
+        released
     }
 
     /// How long it is until a change is shown that waits.
     pub(super) fn wait(&self, now: Instant) -> Option<Duration> {
-        let exporters = self.exporters.values();
-        let next = exporters.filter_map(|it| it.next(self.config)).min()?;
+        let next = self.damped().filter_map(|(_, it)| it.next(self.config)).min()?;
         Some(next.saturating_duration_since(now))
     }
 
-    /// Makes resources as they are, the ones that are shown.
-    pub(super) fn show(&self, resources: &mut BTreeMap<ResourceKey, Resource>) {
-        let waiting = self.exporters.values().flat_map(|it| &it.waiting);
-        for (key, Waiting { shown, .. }) in waiting {
-            match shown {
-                Some(shown) => drop(resources.insert(key.clone(), shown.clone())),
-                None => drop(resources.remove(key)),
-            }
-        }
+    /// Returns what is shown of an export whose change waits: a resource, or nothing.
+    pub(super) fn shown(&self, key: &ResourceKey) -> Option<Option<&Resource>> {
+        let waiting = self.exporters.get(&key.exporter)?.waiting.get(key)?;
+        Some(waiting.shown.as_ref())
+    }
+
+    /// Returns what is shown of all exports whose changes wait.
+    pub(super) fn all_shown(&self) -> impl Iterator<Item = (&ResourceKey, Option<&Resource>)> {
+        self.damped().flat_map(|(_, it)| &it.waiting).map(|(key, it)| (key, it.shown.as_ref()))
     }
 
     /// Returns the hosts of whose exports some are not as they are shown.
-    pub(super) fn hosts(&self) -> Vec<String> {
-        let some = self.exporters.iter();
-        let some = some.filter(|(_, exporter)| !exporter.waiting.is_empty());
-        some.map(|(host, _)| host.clone()).collect()
+    pub(super) fn hosts(&self) -> &BTreeSet<String> {
+        &self.damped
     }
 
     /// Returns how many exports of each host are not as they are shown.
     pub(super) fn waiting(&self) -> BTreeMap<String, usize> {
-        let some = self.exporters.iter();
-        let some = some.filter(|(_, exporter)| !exporter.waiting.is_empty());
-        some.map(|(host, exporter)| (host.clone(), exporter.waiting.len())).collect()
+        self.damped().map(|(host, exporter)| (host.clone(), exporter.waiting.len())).collect()
+    }
+
+    fn damped(&self) -> impl Iterator<Item = (&String, &Exporter)> {
+        self.damped.iter().filter_map(|host| self.exporters.get_key_value(host))
     }
 }
 

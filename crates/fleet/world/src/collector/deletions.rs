@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{ResourceKey, Revision};
+use crate::{Resource, ResourceKey, Revision};
 
 #[derive(Default)]
 pub(super) struct Deletions {
+    /// What is kept, as it was.
+    kept: BTreeMap<ResourceKey, Resource>,
     /// Those of which it is not known yet whether their hosts live, with the revision that is to be
     /// known to before.
     early: BTreeMap<ResourceKey, Revision>,
@@ -21,9 +23,16 @@ pub(super) struct Deletions {
 }
 
 impl Deletions {
-    /// Adds a deletion. `needed` is the revision that is to be known to before; none if it is.
-    pub(super) fn insert(&mut self, key: ResourceKey, needed: Option<Revision>) {
+    /// Adds a deletion of a resource. `needed` is the revision that is to be known to before; none
+    /// if it is.
+    pub(super) fn insert(
+        &mut self,
+        key: ResourceKey,
+        resource: Resource,
+        needed: Option<Revision>,
+    ) {
         self.remove(&key);
+        self.kept.insert(key.clone(), resource);
         match needed {
             Some(revision) => {
                 self.early.insert(key.clone(), revision);
@@ -33,6 +42,21 @@ impl Deletions {
         }
     }
 
+    /// Returns what is kept of a resource.
+    pub(super) fn get(&self, key: &ResourceKey) -> Option<&Resource> {
+        self.kept.get(key)
+    }
+
+    /// Returns all that is kept.
+    pub(super) fn kept(&self) -> &BTreeMap<ResourceKey, Resource> {
+        &self.kept
+    }
+
+    /// Takes all out.
+    pub(super) fn take_all(&mut self) -> BTreeMap<ResourceKey, Resource> {
+        std::mem::take(self).kept
+    }
+
     fn insert_of_host(&mut self, key: ResourceKey) {
         self.changes += 1;
         self.changed.insert(key.exporter.clone());
@@ -40,8 +64,9 @@ impl Deletions {
         keys.insert(key);
     }
 
-    /// Removes a deletion: the resource is there again.
-    pub(super) fn remove(&mut self, key: &ResourceKey) {
+    /// Removes a deletion, and returns what was kept: the resource is there again.
+    pub(super) fn remove(&mut self, key: &ResourceKey) -> Option<Resource> {
+        let kept = self.kept.remove(key)?;
         if let Some((key, revision)) = self.early.remove_entry(key) {
             self.by_revision.remove(&(revision, key));
         } else if let Some(keys) = self.of_host.get_mut(&key.exporter) {
@@ -50,6 +75,7 @@ impl Deletions {
                 self.of_host.remove(&key.exporter);
             }
         }
+        Some(kept)
     }
 
     /// Notes up to which revision all is known.
@@ -75,7 +101,9 @@ impl Deletions {
 
     /// Takes the deletions of a host out, but those that are too early to tell.
     pub(super) fn take(&mut self, host: &str) -> BTreeSet<ResourceKey> {
-        self.of_host.remove(host).unwrap_or_default()
+        let keys = self.of_host.remove(host).unwrap_or_default();
+        keys.iter().for_each(|key| drop(self.kept.remove(key)));
+        keys
     }
 
     /// Returns how many deletions of a host are kept, but those that are too early to tell.

@@ -3,27 +3,50 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
+use super::changes::{Changes, Seen};
 use super::damping::Damping;
 use super::deletions::Deletions;
-use super::hosts::Hosts;
+use super::liveness::Liveness;
 use super::{CollectorConfig, Holdings, Knowledge, PartitionPolicy, SLICE};
-use crate::{Error, Event, LeaseId, Resource, ResourceKey, Revision, View};
+use crate::{Error, LeaseId, Resource, ResourceKey, Revision};
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Id {
-    Resource(ResourceKey),
-    /// A host's `session`: it is alive.
-    Session(String),
-    /// A host's `generation`: it has declared all.
-    Generation(String),
+/// A session or a declaration: its lease; none if it has none, or is malformed.
+pub(super) type Lease = Option<LeaseId>;
+
+/// An event of the store.
+pub(super) enum Event {
+    View(View),
+    /// An export is another one than before, or gone.
+    Export(Changed, Revision),
+    /// A host's `session`, or that it is gone. With one it is alive.
+    Session(String, Option<Lease>, Revision),
+    /// A host's `generation`, or that it is gone. With one it has declared all.
+    Generation(String, Option<Lease>, Revision),
+    Interrupted(SystemTime, Error),
+    Restored(Revision),
 }
 
-/// What there is under an id.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Value {
-    Resource(Resource),
-    /// The lease of a session or a generation; none if it has none, or is malformed.
-    Lease(Option<LeaseId>),
+/// An export before and after an event.
+pub(super) struct Changed {
+    pub(super) key: ResourceKey,
+    pub(super) before: Option<Resource>,
+    pub(super) now: Option<Resource>,
+}
+
+/// All that there is: the exports by what differs from what was known, the hosts whole.
+#[derive(Default)]
+pub(super) struct View {
+    pub(super) revision: Revision,
+    pub(super) exports: Vec<Changed>,
+    pub(super) alive: Vec<(String, Lease)>,
+    pub(super) declared: Vec<(String, Lease, Revision)>,
+}
+
+/// The exports that the events told of: the copy that the watch has.
+pub(super) trait Told {
+    fn export(&self, key: &ResourceKey) -> Option<Resource>;
+
+    fn exports(&self) -> BTreeMap<ResourceKey, Resource>;
 }
 
 #[derive(Default)]
@@ -31,11 +54,12 @@ pub(super) struct State {
     policy: PartitionPolicy,
     is_known: bool,
     revision: Revision,
-    /// The resources, with those that are deleted and kept for now.
-    pub(super) held: BTreeMap<ResourceKey, Resource>,
+    /// The exports that are deleted in the store, and kept for now.
     pub(super) deletions: Deletions,
     damping: Damping,
-    pub(super) hosts: Hosts,
+    pub(super) liveness: Liveness,
+    /// What is shown and has changed.
+    changes: Changes,
     cut_off: Option<(SystemTime, Error)>,
     /// When that was noticed, by a clock that does not jump.
     cut_off_at: Option<Instant>,
@@ -46,29 +70,38 @@ impl State {
         State {
             policy: config.partition,
             damping: Damping::new(config.damping),
-            hosts: Hosts::new(config.grace),
+            liveness: Liveness::new(config.grace),
             ..State::default()
         }
     }
 
     /// Takes an event in, and returns true if what is known may have changed.
-    pub(super) fn apply(&mut self, event: Event<Id, Value>, now: Instant) -> bool {
+    pub(super) fn apply(&mut self, event: Event, now: Instant) -> bool {
         match event {
-            Event::Ready(view) | Event::Resync(view) => self.replace(view, now),
-            Event::Changed { id, value, revision } => {
+            Event::View(view) => self.replace(view, now),
+            Event::Export(changed, revision) => {
                 self.revision = self.revision.max(revision);
-                return self.put(id, value, revision, now);
+                return self.change(changed, revision, now);
             }
-            Event::Deleted { id, revision } => {
+            Event::Session(host, lease, revision) => {
                 self.revision = self.revision.max(revision);
-                self.delete(id, revision, now);
+                match lease {
+                    Some(lease) => self.liveness.begin(host, lease),
+                    None => self.liveness.end(host, now),
+                }
             }
-            Event::Interrupted { since, error } => drop(self.interrupt(since, error, now)),
+            Event::Generation(host, lease, revision) => {
+                self.revision = self.revision.max(revision);
+                match lease {
+                    Some(lease) => self.liveness.declare(host, lease, revision),
+                    None => self.liveness.undeclare(host),
+                }
+            }
+            Event::Interrupted(since, error) => drop(self.interrupt(since, error, now)),
             Event::Restored(revision) => {
                 self.revision = self.revision.max(revision);
                 self.reconnect();
             }
-            Event::Malformed { .. } => return false,
         }
         true
     }
@@ -89,102 +122,85 @@ impl State {
 
     /// Returns the hosts whose exports change too often.
     pub(super) fn damped_hosts(&self) -> Vec<String> {
-        self.damping.hosts()
+        self.damping.hosts().iter().cloned().collect()
     }
 
     /// Returns false if the change waits.
-    fn put(&mut self, id: Id, value: Value, revision: Revision, now: Instant) -> bool {
-        match (id, value) {
-            (Id::Resource(key), Value::Resource(value)) => {
-                self.deletions.remove(&key);
-                let before = self.held.get(&key);
-                let is_shown = self.damping.put(&key, before, &value, now);
-                self.held.insert(key, value);
-                return is_shown;
+    fn change(&mut self, changed: Changed, revision: Revision, now: Instant) -> bool {
+        let Changed { key, before, now: now_is } = changed;
+        match (now_is, before) {
+            (Some(now_is), before) => {
+                let before = self.deletions.remove(&key).or(before);
+                let is_shown = self.damping.put(&key, before.as_ref(), &now_is, now);
+                if is_shown {
+                    self.changes.push(key);
+                }
+                is_shown
             }
-            (Id::Session(host), Value::Lease(lease)) => self.hosts.begin(host, lease),
-            (Id::Generation(host), Value::Lease(lease)) => {
-                self.hosts.declare(host, lease, revision);
+            (None, Some(before)) => {
+                let is_early = revision > self.liveness.known_to();
+                self.deletions.insert(key, before, is_early.then_some(revision));
+                true
             }
-            _ => {}
-        }
-        true
-    }
-
-    fn delete(&mut self, id: Id, revision: Revision, now: Instant) {
-        match id {
-            Id::Resource(key) => self.delete_resource(key, revision),
-            Id::Session(host) => self.hosts.end(host, now),
-            Id::Generation(host) => self.hosts.undeclare(host),
-        }
-    }
-
-    fn delete_resource(&mut self, key: ResourceKey, revision: Revision) {
-        if self.held.contains_key(&key) {
-            let is_early = revision > self.hosts.known_to();
-            self.deletions.insert(key, is_early.then_some(revision));
+            (None, None) => true,
         }
     }
 
     /// Notes up to which revision all is known. It never goes back.
     pub(super) fn know_to(&mut self, revision: Revision) {
-        self.hosts.know_to(revision);
-        self.deletions.know_to(self.hosts.known_to());
+        self.liveness.know_to(revision);
+        self.deletions.know_to(self.liveness.known_to());
     }
 
     /// The revision that has to be known to for all declarations to count, and to tell what hosts
     /// deleted from what went with their leases; none if it is.
     pub(super) fn awaited(&self) -> Option<Revision> {
-        self.hosts.awaited().max(self.deletions.awaited())
+        self.liveness.awaited().max(self.deletions.awaited())
     }
 
-    fn replace(&mut self, view: View<Id, Value>, now: Instant) {
+    fn replace(&mut self, view: View, now: Instant) {
         let is_first = !std::mem::replace(&mut self.is_known, true);
         self.reconnect();
         self.revision = self.revision.max(view.revision);
-        self.deletions = Deletions::default();
-        let before = std::mem::take(&mut self.held);
-        let (mut alive, mut declared) = (Vec::new(), Vec::new());
-        for (id, (value, revision)) in view.values {
-            match (id, value) {
-                (Id::Resource(key), Value::Resource(value)) => {
-                    match is_first {
-                        true => self.damping.begin(&key, now),
-                        false => drop(self.damping.put(&key, before.get(&key), &value, now)),
-                    }
-                    self.held.insert(key, value);
+        // Which of the hosts live is to be known anew.
+        let mut deleted = self.deletions.take_all();
+        for Changed { key, before, now: now_is } in view.exports {
+            match (now_is, before) {
+                (Some(_), _) if is_first => self.damping.begin(&key, now),
+                (Some(now_is), before) => {
+                    let before = deleted.remove(&key).or(before);
+                    self.damping.put(&key, before.as_ref(), &now_is, now);
                 }
-                (Id::Session(host), Value::Lease(lease)) => alive.push((host, lease)),
-                (Id::Generation(host), Value::Lease(lease)) => {
-                    declared.push((host, lease, revision));
-                }
-                _ => {}
+                (None, Some(before)) => drop(deleted.insert(key, before)),
+                (None, None) => {}
             }
         }
-        self.hosts.replace(alive, declared, now);
-        for (key, value) in before {
-            if !self.held.contains_key(&key) {
-                self.held.insert(key.clone(), value);
-                self.delete_resource(key, view.revision);
-            }
+        self.liveness.replace(view.alive, view.declared, now);
+        let is_early = view.revision > self.liveness.known_to();
+        for (key, resource) in deleted {
+            self.deletions.insert(key, resource, is_early.then_some(view.revision));
         }
+        self.changes.forget();
     }
 
     /// Drops what is deleted, unless its host is incomplete, or may have lost its lease too early.
     /// Looks only at the hosts of which something has changed. Shows the changes that have waited
     /// for long enough. Returns true if it drops or shows any.
     pub(super) fn settle(&mut self, now: Instant) -> bool {
-        let mut changed = self.hosts.take_changed(now);
+        let mut changed = self.liveness.take_changed(now);
         changed.append(&mut self.deletions.take_changed());
-        let before = self.held.len();
-        changed.retain(|host| !self.hosts.keeps_deleted(host));
+        changed.retain(|host| !self.liveness.keeps_deleted(host));
+        let mut shown = Vec::new();
         for host in changed {
             for key in self.deletions.take(&host) {
-                self.held.remove(&key);
                 self.damping.remove(&key);
+                shown.push(key);
             }
         }
-        self.damping.release(now) || self.held.len() < before
+        shown.append(&mut self.damping.release(now));
+        let is_changed = !shown.is_empty();
+        shown.into_iter().for_each(|key| self.changes.push(key));
+        is_changed
     }
 
     /// How long it is until the policy withdraws what is held.
@@ -203,36 +219,57 @@ impl State {
 
     /// How long to wait for an event.
     pub(super) fn wait(&self, now: Instant) -> Duration {
-        let left = self.left(now).filter(|left| !left.is_zero());
-        let times = left.into_iter().chain(self.hosts.wait(now));
-        let times = times.chain(self.damping.wait(now));
-        times.fold(SLICE, Duration::min)
+        (self.left(now).filter(|left| !left.is_zero()).into_iter())
+            .chain(self.liveness.wait(now))
+            .chain(self.damping.wait(now))
+            .fold(SLICE, Duration::min)
     }
 
-    /// Returns the resources as they are shown: without the changes that wait.
-    pub(super) fn shown(&self) -> BTreeMap<ResourceKey, Resource> {
-        let mut shown = self.held.clone();
-        self.damping.show(&mut shown);
-        shown
+    /// Returns what is shown of an export: without a change that waits.
+    fn shown(&self, key: &ResourceKey, told: &impl Told) -> Option<Resource> {
+        match self.damping.shown(key) {
+            Some(shown) => shown.cloned(),
+            None => self.deletions.get(key).cloned().or_else(|| told.export(key)),
+        }
     }
 
-    pub(super) fn knowledge(&self, now: Instant) -> Knowledge {
+    /// Returns what is shown of all exports.
+    fn all_shown(&self, told: &impl Told) -> BTreeMap<ResourceKey, Option<Resource>> {
+        let mut all: BTreeMap<_, _> =
+            told.exports().into_iter().map(|(key, it)| (key, Some(it))).collect();
+        all.extend(self.deletions.kept().iter().map(|(key, it)| (key.clone(), Some(it.clone()))));
+        for (key, shown) in self.damping.all_shown() {
+            match shown {
+                Some(shown) => drop(all.insert(key.clone(), Some(shown.clone()))),
+                None => drop(all.remove(key)),
+            }
+        }
+        all
+    }
+
+    /// Returns what is known, with what has changed since a reader looked.
+    pub(super) fn knowledge(&self, seen: Seen, told: &impl Told, now: Instant) -> Knowledge {
         if !self.is_known {
             let (since, error) = self.cut_off.clone().unzip();
             return Knowledge::Unknown { cut_off_since: since, error };
         }
         let is_withdrawn = self.is_withdrawn(now);
-        let incomplete = self.hosts.incomplete();
+        let since = self.changes.since(seen, is_withdrawn);
+        let changes = match &since {
+            _ if is_withdrawn => BTreeMap::new(),
+            None => self.all_shown(told),
+            Some(keys) => keys.iter().map(|key| ((*key).clone(), self.shown(key, told))).collect(),
+        };
+        let incomplete = self.liveness.incomplete();
         let kept = incomplete.iter().filter_map(|host| {
             let kept = self.deletions.of_host(host);
             (kept > 0).then(|| (host.clone(), kept))
         });
         Knowledge::Known(Holdings {
             revision: self.revision,
-            resources: match is_withdrawn {
-                true => BTreeMap::new(),
-                false => self.shown(),
-            },
+            changes,
+            is_all: since.is_none(),
+            seen: self.changes.seen(is_withdrawn),
             incomplete: incomplete.clone(),
             kept: kept.collect(),
             damped: self.damping.waiting(),

@@ -5,9 +5,99 @@ use std::time::{Duration, Instant, SystemTime};
 
 use proptest::prelude::*;
 
-use super::state::{Id, State, Value};
-use super::{CollectorConfig, DampingConfig, Knowledge, PartitionPolicy, SLICE};
-use crate::{Error, ErrorKind, Event, LeaseId, Recipient, Resource, ResourceKey, Revision, View};
+use super::state::{Changed, Event, Lease, State, Told, View};
+use super::{CollectorConfig, DampingConfig, Holdings, Knowledge, PartitionPolicy, SLICE, Seen};
+use crate::{Error, ErrorKind, Hosts, LeaseId, Resource, ResourceKey, Revision};
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Id {
+    Resource(ResourceKey),
+    Session(String),
+    Generation(String),
+}
+
+/// What there is under an id.
+#[derive(Clone, Debug)]
+enum Value {
+    Resource(Resource),
+    Lease(Lease),
+}
+
+/// What becomes of a store.
+#[derive(Clone, Debug)]
+enum Step {
+    Put(Id, Value),
+    Delete(Id),
+    Resync(BTreeMap<Id, Value>),
+}
+
+/// The copy that a watch has.
+#[derive(Default)]
+struct Copied(BTreeMap<ResourceKey, Resource>);
+
+impl Told for Copied {
+    fn export(&self, key: &ResourceKey) -> Option<Resource> {
+        self.0.get(key).cloned()
+    }
+
+    fn exports(&self) -> BTreeMap<ResourceKey, Resource> {
+        self.0.clone()
+    }
+}
+
+impl Copied {
+    fn set(&mut self, key: ResourceKey, now: Option<Resource>) -> Changed {
+        let before = match &now {
+            Some(now) => self.0.insert(key.clone(), now.clone()),
+            None => self.0.remove(&key),
+        };
+        Changed { key, before, now }
+    }
+
+    /// Takes a step in, and returns its event; none if nothing was there to delete.
+    fn event(&mut self, step: Step, revision: Revision) -> Option<Event> {
+        Some(match step {
+            Step::Put(Id::Resource(key), Value::Resource(value)) => {
+                Event::Export(self.set(key, Some(value)), revision)
+            }
+            Step::Put(Id::Session(host), Value::Lease(lease)) => {
+                Event::Session(host, Some(lease), revision)
+            }
+            Step::Put(Id::Generation(host), Value::Lease(lease)) => {
+                Event::Generation(host, Some(lease), revision)
+            }
+            Step::Put(id, value) => unreachable!("{id:?} is no {value:?}"),
+            Step::Delete(Id::Resource(key)) => {
+                let changed = self.set(key, None);
+                changed.before.as_ref()?;
+                Event::Export(changed, revision)
+            }
+            Step::Delete(Id::Session(host)) => Event::Session(host, None, revision),
+            Step::Delete(Id::Generation(host)) => Event::Generation(host, None, revision),
+            Step::Resync(values) => {
+                let mut view = View { revision, ..View::default() };
+                let mut gone: BTreeSet<ResourceKey> = self.0.keys().cloned().collect();
+                for (id, value) in values {
+                    match (id, value) {
+                        (Id::Resource(key), Value::Resource(value)) => {
+                            gone.remove(&key);
+                            if self.0.get(&key) != Some(&value) {
+                                view.exports.push(self.set(key, Some(value)));
+                            }
+                        }
+                        (Id::Session(host), Value::Lease(lease)) => view.alive.push((host, lease)),
+                        (Id::Generation(host), Value::Lease(lease)) => {
+                            view.declared.push((host, lease, revision));
+                        }
+                        (id, value) => unreachable!("{id:?} is no {value:?}"),
+                    }
+                }
+                view.exports.extend(gone.into_iter().map(|key| self.set(key, None)));
+                Event::View(view)
+            }
+        })
+    }
+}
 
 /// All of it, looked through at each question.
 struct Scan {
@@ -44,9 +134,9 @@ impl Scan {
         }
     }
 
-    fn apply(&mut self, event: &Event<Id, Value>, now: Instant) {
-        match event.clone() {
-            Event::Changed { id, value, revision } => match (id, value) {
+    fn apply(&mut self, step: &Step, revision: Revision, now: Instant) {
+        match step.clone() {
+            Step::Put(id, value) => match (id, value) {
                 (Id::Resource(key), _) => drop(self.held.insert(key, None)),
                 (Id::Session(host), Value::Lease(lease)) => {
                     self.ended.remove(&host);
@@ -57,20 +147,20 @@ impl Scan {
                 }
                 (id, value) => unreachable!("{id:?} is no {value:?}"),
             },
-            Event::Deleted { id, revision } => match id {
+            Step::Delete(id) => match id {
                 Id::Resource(key) => {
-                    if let Some(deleted) = self.held.get_mut(&key) {
+                    // One that is deleted already is not deleted again.
+                    if let Some(deleted @ None) = self.held.get_mut(&key) {
                         *deleted = Some(revision);
                     }
                 }
                 Id::Session(host) => self.end(&host, now),
                 Id::Generation(host) => drop(self.declared.remove(&host)),
             },
-            Event::Resync(view) => {
-                let is_there = |id: &Id| view.values.contains_key(id);
+            Step::Resync(values) => {
+                let is_there = |id: &Id| values.contains_key(id);
                 for (key, deleted) in &mut self.held {
-                    *deleted =
-                        Some(view.revision).filter(|_| !is_there(&Id::Resource(key.clone())));
+                    *deleted = Some(revision).filter(|_| !is_there(&Id::Resource(key.clone())));
                 }
                 for host in self.alive.clone().into_keys() {
                     if !is_there(&Id::Session(host.clone())) {
@@ -78,12 +168,10 @@ impl Scan {
                     }
                 }
                 self.declared.clear();
-                for (id, (value, revision)) in view.values {
-                    let event = Event::Changed { id, value, revision };
-                    self.apply(&event, now);
+                for (id, value) in values {
+                    self.apply(&Step::Put(id, value), revision, now);
                 }
             }
-            _ => {}
         }
     }
 
@@ -114,7 +202,7 @@ fn id((kind, host, name): (u8, u8, u8)) -> Id {
         1 => Id::Generation(host),
         _ => Id::Resource(ResourceKey {
             exporter: host,
-            recipient: Recipient::Any,
+            recipient: Hosts::Any,
             kind: "route".to_owned(),
             name: vec![name],
         }),
@@ -144,25 +232,51 @@ fn config(partition: PartitionPolicy, grace: Duration) -> CollectorConfig {
     }
 }
 
+/// What happens: a step of the store, or time.
 #[derive(Clone, Debug)]
-enum Step {
-    Put(Id, u8),
-    Delete(Id),
-    Resync(BTreeMap<Id, u8>),
+enum Happening {
+    Step(Step),
     /// All is known, but the last so many revisions.
     KnowTo(u64),
     Pass(Duration),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn happening() -> impl Strategy<Value = Happening> {
     let ids = || (0..5_u8, 0..3_u8, 0..3_u8).prop_map(id);
+    let valued = move || {
+        (ids(), 0..3_u8).prop_map(|(id, number)| {
+            let value = value(&id, number);
+            (id, value)
+        })
+    };
+    let all = proptest::collection::vec(valued(), 0..12);
     prop_oneof![
-        4 => (ids(), 0..3_u8).prop_map(|(id, number)| Step::Put(id, number)),
-        4 => ids().prop_map(Step::Delete),
-        1 => proptest::collection::btree_map(ids(), 0..3_u8, 0..12).prop_map(Step::Resync),
-        2 => (0..4_u64).prop_map(Step::KnowTo),
-        2 => (0..400_u64).prop_map(|time| Step::Pass(Duration::from_millis(time))),
+        4 => valued().prop_map(|(id, value)| Happening::Step(Step::Put(id, value))),
+        4 => ids().prop_map(|id| Happening::Step(Step::Delete(id))),
+        1 => all.prop_map(|all| Happening::Step(Step::Resync(all.into_iter().collect()))),
+        2 => (0..4_u64).prop_map(Happening::KnowTo),
+        2 => (0..400_u64).prop_map(|time| Happening::Pass(Duration::from_millis(time))),
     ]
+}
+
+fn known(knowledge: Knowledge) -> Holdings {
+    match knowledge {
+        Knowledge::Known(holdings) => holdings,
+        unknown @ Knowledge::Unknown { .. } => panic!("{unknown:?}"),
+    }
+}
+
+/// Takes in what has changed since a reader looked.
+fn read(shown: &mut BTreeMap<ResourceKey, Resource>, holdings: &Holdings) {
+    if holdings.is_all {
+        shown.clear();
+    }
+    for (key, now) in &holdings.changes {
+        match now {
+            Some(now) => drop(shown.insert(key.clone(), now.clone())),
+            None => drop(shown.remove(key)),
+        }
+    }
 }
 
 proptest! {
@@ -171,10 +285,11 @@ proptest! {
     #[test]
     fn what_is_kept_is_what_a_scan_of_all_says(
         grace in prop_oneof![Just(0_u64), Just(300), Just(1_000)],
-        steps in proptest::collection::vec(step(), 0..60),
+        happenings in proptest::collection::vec(happening(), 0..60),
     ) {
         let grace = Duration::from_millis(grace);
         let mut state = State::new(config(PartitionPolicy::Keep, grace));
+        let mut copied = Copied::default();
         let mut scan = Scan {
             grace,
             held: BTreeMap::new(),
@@ -184,46 +299,34 @@ proptest! {
             known_to: Revision(0),
         };
         let mut now = Instant::now();
-        let mut newest = 1;
-        for step in steps {
+        state.apply(Event::View(View::default()), now);
+        state.settle(now);
+        let (mut newest, mut seen, mut shown) = (1, Seen::default(), BTreeMap::new());
+        for happening in happenings {
             newest += 1;
             let revision = Revision(newest);
-            let event = match step {
-                Step::Put(id, number) => {
-                    Some(Event::Changed { value: value(&id, number), id, revision })
+            match happening {
+                Happening::Step(step) => {
+                    scan.apply(&step, revision, now);
+                    if let Some(event) = copied.event(step, revision) {
+                        prop_assert!(state.apply(event, now));
+                    }
                 }
-                Step::Delete(id) => Some(Event::Deleted { id, revision }),
-                Step::Resync(ids) => {
-                    let values = ids.into_iter().map(|(id, number)| {
-                        let value = value(&id, number);
-                        (id, (value, revision))
-                    });
-                    let view = View {
-                        revision,
-                        values: values.collect(),
-                        malformed: BTreeMap::new(),
-                        malformed_keys: 0,
-                    };
-                    Some(Event::Resync(view))
-                }
-                Step::KnowTo(but) => {
+                Happening::KnowTo(but) => {
                     let revision = Revision(newest.saturating_sub(but));
                     state.know_to(revision);
                     scan.known_to = scan.known_to.max(revision);
-                    None
                 }
-                Step::Pass(time) => {
-                    now += time;
-                    None
-                }
-            };
-            if let Some(event) = event {
-                scan.apply(&event, now);
-                prop_assert!(state.apply(event, now));
+                Happening::Pass(time) => now += time,
             }
             prop_assert_eq!(state.settle(now), scan.settle(now));
-            prop_assert!(state.held.keys().eq(scan.held.keys()));
-            prop_assert_eq!(state.hosts.incomplete(), &scan.incomplete());
+            let holdings = known(state.knowledge(seen, &copied, now));
+            read(&mut shown, &holdings);
+            seen = holdings.seen;
+            prop_assert!(shown.keys().eq(scan.held.keys()));
+            let all = known(state.knowledge(Seen::default(), &copied, now));
+            prop_assert!(all.is_all && all.resources().eq(&shown));
+            prop_assert_eq!(state.liveness.incomplete(), &scan.incomplete());
             prop_assert_eq!(state.awaited(), scan.awaited());
             prop_assert_eq!(state.wait(now), scan.wait(now));
         }
@@ -236,11 +339,11 @@ fn a_partition_is_counted_from_the_time_that_the_event_came_with() {
     let mut state = State::new(config(PartitionPolicy::KeepFor(limit), Duration::ZERO));
     let begun = Instant::now() + Duration::from_secs(1_000);
     let error = Error::new(ErrorKind::Unavailable, "cut off");
-    let event = Event::Interrupted { since: SystemTime::UNIX_EPOCH, error };
-    state.apply(event.clone(), begun);
+    let event = || Event::Interrupted(SystemTime::UNIX_EPOCH, error.clone());
+    state.apply(event(), begun);
     let last = begun + limit - Duration::from_millis(100);
     // A repeated one begins no time anew.
-    state.apply(event, last);
+    state.apply(event(), last);
     assert!(!state.is_withdrawn(last));
     assert_eq!(state.wait(last), Duration::from_millis(100));
     assert!(state.is_withdrawn(begun + limit));
@@ -251,6 +354,8 @@ fn a_partition_is_counted_from_the_time_that_the_event_came_with() {
 /// A collector that has seen an empty store, and what comes to it.
 struct Followed {
     state: State,
+    copied: Copied,
+    seen: Seen,
     now: Instant,
     revision: u64,
     /// How often what is shown of each export has changed, by its name.
@@ -262,32 +367,38 @@ impl Followed {
     fn new(config: CollectorConfig) -> Followed {
         let mut state = State::new(config);
         let now = Instant::now() + Duration::from_secs(1_000);
-        let nothing = View {
-            revision: Revision(1),
-            values: BTreeMap::new(),
-            malformed: BTreeMap::new(),
-            malformed_keys: 0,
-        };
-        state.apply(Event::Ready(nothing), now);
-        Followed { state, now, revision: 1, changes: BTreeMap::new(), shown: BTreeMap::new() }
+        state.apply(Event::View(View { revision: Revision(1), ..View::default() }), now);
+        Followed {
+            state,
+            copied: Copied::default(),
+            seen: Seen::default(),
+            now,
+            revision: 1,
+            changes: BTreeMap::new(),
+            shown: BTreeMap::new(),
+        }
     }
 
     fn event(&mut self, id: Id, value: Option<Value>) {
         self.revision += 1;
         let revision = Revision(self.revision);
-        let event = match value {
-            Some(value) => Event::Changed { id, value, revision },
-            None => Event::Deleted { id, revision },
-        };
         self.state.know_to(revision);
-        let is_changed = self.state.apply(event, self.now);
+        let step = match value {
+            Some(value) => Step::Put(id, value),
+            None => Step::Delete(id),
+        };
+        let event = self.copied.event(step, revision);
+        let is_changed = event.is_some_and(|event| self.state.apply(event, self.now));
         self.look(is_changed);
     }
 
     /// Looks at what is shown, as a reader does that was told of a change.
     fn look(&mut self, is_changed: bool) {
         let is_changed = self.state.settle(self.now) || is_changed;
-        let shown = self.state.shown();
+        let holdings = known(self.state.knowledge(self.seen, &self.copied, self.now));
+        let mut shown = self.shown.clone();
+        read(&mut shown, &holdings);
+        self.seen = holdings.seen;
         let keys: BTreeSet<&ResourceKey> = shown.keys().chain(self.shown.keys()).collect();
         for key in keys {
             if shown.get(key) != self.shown.get(key) {
@@ -309,11 +420,8 @@ impl Followed {
         self.look(false);
     }
 
-    fn holdings(&self) -> super::Holdings {
-        match self.state.knowledge(self.now) {
-            Knowledge::Known(holdings) => holdings,
-            unknown @ Knowledge::Unknown { .. } => panic!("{unknown:?}"),
-        }
+    fn holdings(&self) -> Holdings {
+        known(self.state.knowledge(Seen::default(), &self.copied, self.now))
     }
 }
 
@@ -338,7 +446,7 @@ fn an_export_that_changes_all_the_time_costs_a_bounded_number_of_changes() {
     // The last state is reached in the end, and nothing waits then.
     of.pass(Duration::from_secs(10));
     assert_eq!(of.changes[&vec![7]], 11);
-    assert_eq!(of.holdings().resources.len(), 2);
+    assert_eq!(of.holdings().resources().count(), 2);
     let last = of.shown.values().map(|it| it.data[0]).collect::<Vec<_>>();
     assert_eq!(last, [(8_699_u32 % 250) as u8, 9]);
     assert!(of.holdings().damped.is_empty());
@@ -411,7 +519,7 @@ fn what_a_host_deleted_whose_session_says_nothing_stays_and_is_said_to() {
         }
         of.event(id((2, 1, 7)), None);
         let kept = of.holdings();
-        assert_eq!(kept.resources.len(), 1, "{session}, {generation:?}");
+        assert_eq!(kept.resources().count(), 1, "{session}, {generation:?}");
         assert_eq!(kept.kept, [("1".to_owned(), 1)].into());
         assert!(!kept.is_complete());
         // Once the session is gone, or has declared, it is known.
@@ -424,7 +532,7 @@ fn what_a_host_deleted_whose_session_says_nothing_stays_and_is_said_to() {
             }
         }
         let known = of.holdings();
-        assert!(known.resources.is_empty() && known.kept.is_empty());
+        assert!(known.changes.is_empty() && known.kept.is_empty());
         assert!(known.is_complete());
     }
 }
@@ -456,7 +564,7 @@ proptest! {
         for _ in 0..4 {
             of.pass(Duration::from_secs(1));
         }
-        prop_assert_eq!(&of.shown, &of.state.held);
+        prop_assert_eq!(&of.shown, &of.copied.0);
         prop_assert!(of.holdings().damped.is_empty());
     }
 }

@@ -1,7 +1,6 @@
 //! [`GrantsFollower`]: the grants of now, with hints when they change.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime};
@@ -9,13 +8,14 @@ use std::time::{Duration, SystemTime};
 use trueup_reconcile::Hints;
 
 use super::{Grants, GrantsCheck, GrantsError, SeenGrants};
-use crate::{Error, ErrorKind, Event, WatchConfig, World};
+use crate::threads::{self, Running};
+use crate::{Error, Event, WatchConfig, World};
 
 /// Follows the list of grants in the store, on a thread of its own, until it is dropped. While the
 /// store is not reached, the list that was seen last counts as long as it is valid.
 pub struct GrantsFollower {
     state: Arc<Mutex<State>>,
-    is_stopped: Arc<AtomicBool>,
+    _running: Running,
 }
 
 /// Records the newest list that was seen.
@@ -84,15 +84,13 @@ impl GrantsFollower {
         hints: Hints,
     ) -> Result<GrantsFollower, Error> {
         let mut watch = world.watch_signed_grants(config)?;
-        let follower = GrantsFollower {
-            state: Arc::new(Mutex::new(State::new(check, Box::new(record)))),
-            is_stopped: Arc::default(),
-        };
-        let state = Arc::clone(&follower.state);
-        let is_stopped = Arc::clone(&follower.is_stopped);
+        let running = Running::default();
+        let stopped = running.stopped();
+        let followed = Arc::new(Mutex::new(State::new(check, Box::new(record))));
+        let state = Arc::clone(&followed);
         let run = move || {
             let mut before = None;
-            while !is_stopped.load(Ordering::SeqCst) {
+            while !stopped.get() {
                 let event = watch.next(SLICE);
                 let is_ended = event.is_err();
                 let mut state = lock(&state);
@@ -121,12 +119,8 @@ impl GrantsFollower {
                 }
             }
         };
-        let thread = thread::Builder::new().name("world-grants".into());
-        thread.spawn(run).map_err(|error| {
-            let message = format!("the thread that follows the grants does not start: {error}");
-            Error::new(ErrorKind::Store, message).with_source(error)
-        })?;
-        Ok(follower)
+        drop(threads::start("world-grants", run)?);
+        Ok(GrantsFollower { state: followed, _running: running })
     }
 
     /// Returns the grants that count now.
@@ -136,12 +130,6 @@ impl GrantsFollower {
     /// Why none do: then it is not known what hosts may export.
     pub fn grants(&self) -> Result<Arc<Grants>, GrantsError> {
         lock(&self.state).grants(SystemTime::now())
-    }
-}
-
-impl Drop for GrantsFollower {
-    fn drop(&mut self) {
-        self.is_stopped.store(true, Ordering::SeqCst);
     }
 }
 

@@ -5,7 +5,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
 use super::{Renewed, Session, is_cut_off};
-use crate::{Error, ErrorKind};
+use crate::Error;
+use crate::threads;
 
 /// A thread that renews a session, until this is dropped: three times in its time to live, with
 /// jitter, and sooner after a failure. That another session has replaced it is found within twice
@@ -60,11 +61,7 @@ impl Session {
         let (stop, stopped) = mpsc::channel();
         let session = self.clone();
         let keep = move || session.keep_until(&stopped, on_event);
-        let thread = thread::Builder::new().name("world-session".into());
-        let thread = thread.spawn(keep).map_err(|error| {
-            let message = format!("the session's thread does not start: {error}");
-            Error::new(ErrorKind::Store, message).with_source(error)
-        })?;
+        let thread = threads::start("world-session", keep)?;
         Ok(Keeper { stop: Some(stop), thread: Some(thread) })
     }
 
@@ -154,6 +151,7 @@ impl Drop for Keeper {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ErrorKind;
 
     #[test]
     fn what_lasts_is_reported_once_and_so_is_its_end() {

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use super::{ATTEMPTS, Exported, Session, State, lock};
 use crate::world::{fence, write};
 use crate::{
-    Change, Committed, Compare, Entry, Error, ErrorKind, LeaseId, Recipient, ResourceKey, Revision,
+    Change, Committed, Compare, Entry, Error, ErrorKind, Hosts, LeaseId, ResourceKey, Revision,
     Transaction, Write,
 };
 
@@ -98,8 +98,8 @@ impl Session {
         let asked = keys.clone();
         for _ in 0..ATTEMPTS {
             let named = keys.iter().filter_map(|key| match &key.recipient {
-                Recipient::Host(host) => Some(host.clone()),
-                Recipient::Any => None,
+                Hosts::One(host) => Some(host.clone()),
+                Hosts::Any => None,
             });
             let named = named.collect();
             let (recipients, entries) = self.0.world.own_entries(&named)?;
@@ -235,7 +235,7 @@ impl Session {
         for step in batch {
             transaction.compares.push(step.compare.clone());
             transaction.writes.push(step.write.clone());
-            if let Recipient::Host(host) = &step.key.recipient
+            if let Hosts::One(host) = &step.key.recipient
                 && !state.recipients.contains(host)
                 && recipients.insert(host.clone())
             {

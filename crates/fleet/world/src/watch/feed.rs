@@ -1,16 +1,13 @@
 //! The thread that keeps a copy of one prefix: it lists at a revision, watches from there, resumes,
 //! and lists again what cannot be resumed.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::mirror::Mirror;
+use super::mirror::{Entries, Mirror};
 use crate::session::is_cut_off;
-use crate::{
-    Entry, Error, ErrorKind, KeyChange, ReadLimits, Revision, Store, StoreEvent, StoreWatch,
-};
+use crate::threads::Stopped;
+use crate::{Entry, Error, ErrorKind, ReadLimits, Revision, Store, StoreEvent, StoreWatch};
 
 /// How a watch behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +36,6 @@ impl Default for WatchConfig {
     }
 }
 
-pub(super) type Entries = BTreeMap<Vec<u8>, Arc<Entry>>;
-
 pub(super) struct Feed {
     pub(super) store: Arc<dyn Store>,
     pub(super) mirror: Arc<Mirror>,
@@ -48,7 +43,7 @@ pub(super) struct Feed {
     /// Its place among the prefixes of the mirror.
     pub(super) index: usize,
     pub(super) config: WatchConfig,
-    pub(super) is_stopped: Arc<AtomicBool>,
+    pub(super) stopped: Stopped,
 }
 
 /// How long a quiet watch waits, before it looks whether it is stopped.
@@ -101,7 +96,7 @@ impl Feed {
         let mut position = None;
         let mut backoff = self.first_backoff();
         self.sleep(self.spread());
-        while !self.is_stopped() {
+        while !self.stopped.get() {
             let Err(error) = self.connect(&mut position, &mut backoff) else {
                 return;
             };
@@ -138,13 +133,9 @@ impl Feed {
         (self.config.max_backoff / 20).mul_f64(fastrand::f64())
     }
 
-    fn is_stopped(&self) -> bool {
-        self.is_stopped.load(Ordering::SeqCst)
-    }
-
     fn sleep(&self, time: Duration) {
         let end = Instant::now() + time;
-        while !self.is_stopped() {
+        while !self.stopped.get() {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
@@ -167,7 +158,7 @@ impl Feed {
         let begun = Instant::now();
         let mut next_full = self.next_full();
         let mut question = Question::new();
-        while !self.is_stopped() {
+        while !self.stopped.get() {
             after = self.next(&mut *watch, after, &mut question)?;
             *position = Some(after);
             // A store that ends each watch soon is asked less and less often.
@@ -236,20 +227,5 @@ impl Feed {
 }
 
 fn entries(entries: Vec<Entry>) -> Entries {
-    let keyed = entries.into_iter().map(|it| (it.key.clone(), Arc::new(it)));
-    keyed.collect()
-}
-
-pub(super) fn apply(entries: &mut Entries, change: KeyChange) -> (Vec<u8>, Option<Arc<Entry>>) {
-    match change {
-        KeyChange::Put(entry) => {
-            let key = entry.key.clone();
-            let before = entries.insert(key.clone(), Arc::new(entry));
-            (key, before)
-        }
-        KeyChange::Deleted(key) => {
-            let before = entries.remove(&key);
-            (key, before)
-        }
-    }
+    entries.into_iter().map(|it| (it.key.clone(), Arc::new(it))).collect()
 }

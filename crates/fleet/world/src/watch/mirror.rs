@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::copy::{FeedState, size};
-use super::feed::{Entries, apply};
 use crate::{Entry, Error, ErrorKind, KeyChange, ReadLimits, Revision};
 
-pub(super) struct Mirror {
+pub(super) type Entries = BTreeMap<Vec<u8>, Arc<Entry>>;
+
+pub(crate) struct Mirror {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -51,11 +51,64 @@ struct Unseen {
     revision: Revision,
 }
 
+#[derive(Default)]
+struct FeedState {
+    entries: Entries,
+    /// The bytes of its keys and values.
+    bytes: usize,
+    revision: Revision,
+    is_listed: bool,
+    /// Since when it is not connected.
+    interrupted: Option<SystemTime>,
+}
+
+impl FeedState {
+    /// How many entries it has after these changes, and their bytes.
+    fn size_after(&self, changes: &[KeyChange]) -> (usize, usize) {
+        let (mut entries, mut bytes) = (self.entries.len(), self.bytes);
+        for change in changes {
+            if let Some(before) = self.entries.get(change.key()) {
+                entries -= 1;
+                bytes -= size(before);
+            }
+            if let KeyChange::Put(entry) = change {
+                entries += 1;
+                bytes += size(entry);
+            }
+        }
+        (entries, bytes)
+    }
+}
+
+fn size(entry: &Entry) -> usize {
+    entry.key.len() + entry.value.len()
+}
+
+fn apply(entries: &mut Entries, change: KeyChange) -> (Vec<u8>, Option<Arc<Entry>>) {
+    match change {
+        KeyChange::Put(entry) => {
+            let key = entry.key.clone();
+            let before = entries.insert(key.clone(), Arc::new(entry));
+            (key, before)
+        }
+        KeyChange::Deleted(key) => {
+            let before = entries.remove(&key);
+            (key, before)
+        }
+    }
+}
+
 /// What the reader gets.
-pub(super) enum Raw {
+pub(crate) enum Raw {
     Ready(Revision, Vec<Arc<Entry>>),
-    Change { key: Vec<u8>, now: Option<Arc<Entry>>, revision: Revision },
-    Resync(Revision, Vec<Arc<Entry>>),
+    Change {
+        key: Vec<u8>,
+        before: Option<Arc<Entry>>,
+        now: Option<Arc<Entry>>,
+        revision: Revision,
+    },
+    /// All that there is, and what there was before of the keys that differ.
+    Resync(Revision, Vec<Arc<Entry>>, BTreeMap<Vec<u8>, Option<Arc<Entry>>>),
     Interrupted(SystemTime, Error),
     Restored(Revision),
 }
@@ -151,14 +204,14 @@ impl Mirror {
     }
 
     /// No more events will come.
-    pub(super) fn end(&self, error: Error) {
+    pub(crate) fn end(&self, error: Error) {
         self.with(|state| {
             state.ended.get_or_insert(error);
         });
     }
 
     /// Has the feeds find out whether there are changes up to a revision.
-    pub(super) fn want(&self, revision: Revision) {
+    pub(crate) fn want(&self, revision: Revision) {
         let mut state = self.lock();
         state.wanted = state.wanted.max(revision);
     }
@@ -168,23 +221,49 @@ impl Mirror {
     }
 
     /// The revision up to which the reader has seen all changes, of all feeds.
-    pub(super) fn delivered(&self) -> Revision {
+    pub(crate) fn delivered(&self) -> Revision {
         let state = self.lock();
         let unseen = state.order.first().map(|(revision, _)| Revision(revision.0 - 1));
         unseen.unwrap_or(Revision(u64::MAX)).min(state.revision())
     }
 
-    pub(super) fn repaired(&self) -> u64 {
+    pub(crate) fn repaired(&self) -> u64 {
         self.lock().repaired
     }
 
-    pub(super) fn cut_off_since(&self) -> Option<SystemTime> {
+    pub(crate) fn cut_off_since(&self) -> Option<SystemTime> {
         let state = self.lock();
         state.feeds.iter().filter_map(|it| it.interrupted).min()
     }
 
+    /// Returns a key's entry, as the reader has been told of it.
+    pub(crate) fn told(&self, key: &[u8]) -> Option<Arc<Entry>> {
+        let state = self.lock();
+        match state.unseen.get(key) {
+            Some(unseen) => unseen.before.clone(),
+            None => state.now(key).cloned(),
+        }
+    }
+
+    /// Returns all entries, as the reader has been told of them.
+    pub(crate) fn all_told(&self) -> Vec<Arc<Entry>> {
+        let state = self.lock();
+        let unchanged = (state.feeds.iter())
+            .flat_map(|feed| feed.entries.values())
+            .filter(|entry| !state.unseen.contains_key(&entry.key));
+        let changed = state.unseen.values().filter_map(|it| it.before.as_ref());
+        unchanged.chain(changed).cloned().collect()
+    }
+
+    /// Waits until there may be an event, for so long at most.
+    pub(crate) fn wait(&self, timeout: Duration) {
+        let state = self.lock();
+        let waited = self.changed.wait_timeout_while(state, timeout, |state| !state.has_news());
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
     /// The next event, or none within the time; an error if no more will come.
-    pub(super) fn next(&self, timeout: Duration) -> Result<Option<Raw>, Error> {
+    pub(crate) fn next(&self, timeout: Duration) -> Result<Option<Raw>, Error> {
         let end = Instant::now() + timeout;
         let mut state = self.lock();
         loop {
@@ -267,11 +346,18 @@ impl State {
         self.feeds.iter().find_map(|feed| feed.entries.get(key))
     }
 
-    fn snapshot(&mut self) -> (Revision, Vec<Arc<Entry>>) {
-        self.unseen.clear();
-        self.order.clear();
-        let entries = self.feeds.iter().flat_map(|feed| feed.entries.values());
-        (self.revision(), entries.cloned().collect())
+    fn entries(&self) -> Vec<Arc<Entry>> {
+        self.feeds.iter().flat_map(|feed| feed.entries.values()).cloned().collect()
+    }
+
+    /// True if [`take`](Self::take) may return something, or nothing ever will.
+    fn has_news(&self) -> bool {
+        let is_cut_off = self.feeds.iter().any(|it| it.interrupted.is_some());
+        let is_interruption_news = (self.interrupted.as_ref())
+            .is_some_and(|(.., is_told)| *is_told != is_cut_off || self.is_worse);
+        let is_ready = self.is_ready_told || self.feeds.iter().all(|it| it.is_listed);
+        let has_changes = !self.is_ready_told || self.resync || !self.order.is_empty();
+        self.ended.is_some() || is_interruption_news || (is_ready && has_changes)
     }
 
     fn take(&mut self) -> Option<Raw> {
@@ -295,12 +381,15 @@ impl State {
             }
             self.is_ready_told = true;
             self.resync = false;
-            let (revision, entries) = self.snapshot();
-            return Some(Raw::Ready(revision, entries));
+            self.unseen.clear();
+            self.order.clear();
+            return Some(Raw::Ready(self.revision(), self.entries()));
         }
         if std::mem::take(&mut self.resync) {
-            let (revision, entries) = self.snapshot();
-            return Some(Raw::Resync(revision, entries));
+            self.order.clear();
+            let unseen = std::mem::take(&mut self.unseen).into_iter();
+            let before = unseen.map(|(key, it)| (key, it.before)).collect();
+            return Some(Raw::Resync(self.revision(), self.entries(), before));
         }
         while let Some((key, Unseen { before, revision })) = self.take_oldest() {
             let now = self.now(&key).cloned();
@@ -311,7 +400,7 @@ impl State {
             };
             // Written again with the same value, or come and gone between two events.
             if content(&before) != content(&now) {
-                return Some(Raw::Change { key, now, revision });
+                return Some(Raw::Change { key, before, now, revision });
             }
         }
         None

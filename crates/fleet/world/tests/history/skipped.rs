@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use trueup_reconcile::Hints;
 use trueup_world::{
     Collector, CollectorConfig, Committed, Embedded, Error, ErrorKind, Event, Export, Filter,
-    Knowledge, LeaseId, Revision, Session, Snapshot, Store, StoreEvent, StoreMember, StoreWatch,
-    Transaction, TransactionLimits, Watch, WatchConfig, World, Write,
+    Knowledge, LeaseId, Revision, Seen, Session, Snapshot, Store, StoreEvent, StoreMember,
+    StoreWatch, Transaction, TransactionLimits, Watch, WatchConfig, World, Write,
 };
 
 /// What is skipped, and how often was called.
@@ -205,12 +205,12 @@ fn a_quiet_watch_asks_how_far_it_is_only_for_a_mark() {
     let all = [Export::new("k", "x", "last")];
     session.declare(&all).unwrap().into_result().unwrap();
     let begun = Instant::now();
-    let is_complete = || match collector.knowledge() {
-        Knowledge::Known(held) => held.is_complete() && held.resources.len() == 1,
+    let is_complete = || match collector.knowledge(Seen::default()) {
+        Knowledge::Known(held) => held.is_complete() && held.changes.len() == 1,
         Knowledge::Unknown { .. } => false,
     };
     while !is_complete() {
-        assert!(begun.elapsed() < SOON, "{:?}", collector.knowledge());
+        assert!(begun.elapsed() < SOON, "{:?}", collector.knowledge(Seen::default()));
         thread::sleep(Duration::from_millis(10));
     }
     let questions = skips.questions.load(Ordering::SeqCst);

@@ -10,7 +10,7 @@ use trueup_reconcile::{
 };
 use trueup_world::{
     Access, Action, Collector, CollectorConfig, ErrorKind, Export, ExportOutcome, ExportReport,
-    Exporter, Filter, Holdings, HostExporter, Knowledge, PartitionPolicy, SessionEvent,
+    Exporter, Filter, Holdings, HostExporter, Knowledge, PartitionPolicy, Seen, SessionEvent,
     Transaction, World, Write,
 };
 
@@ -288,7 +288,7 @@ fn collector_with(
 }
 
 fn known(collector: &Collector) -> Option<Holdings> {
-    match collector.knowledge() {
+    match collector.knowledge(Seen::default()) {
         Knowledge::Known(holdings) => Some(holdings),
         Knowledge::Unknown { .. } => None,
     }
@@ -296,8 +296,8 @@ fn known(collector: &Collector) -> Option<Holdings> {
 
 /// The names of what a collector holds.
 fn held(collector: &Collector) -> Option<Vec<String>> {
-    let resources = known(collector)?.resources;
-    let names = resources.keys().map(|it| String::from_utf8_lossy(&it.name).into_owned());
+    let holdings = known(collector)?;
+    let names = holdings.resources().map(|(key, _)| String::from_utf8_lossy(&key.name).into());
     Some(names.collect())
 }
 
@@ -312,7 +312,7 @@ fn a_collector_that_has_seen_nothing_knows_nothing(fixture: &dyn Fixture) {
         return;
     }
     let (b, _) = collector(fixture, "b", PartitionPolicy::Drop);
-    eventually("cut off", || match b.knowledge() {
+    eventually("cut off", || match b.knowledge(Seen::default()) {
         Knowledge::Unknown { cut_off_since, error } => cut_off_since.and(error),
         Knowledge::Known(holdings) => panic!("{holdings:?}"),
     });
@@ -429,7 +429,7 @@ fn what_a_host_deleted_whose_session_has_no_lease_stays_and_is_said_to(fixture: 
             let holdings = known(&b)?;
             (holdings.kept == [("a".to_owned(), 1)].into()).then_some(holdings)
         });
-        assert!(kept.resources.len() == 1 && !kept.is_complete());
+        assert!(kept.resources().count() == 1 && !kept.is_complete());
         let read = operator.collect(&[Filter::all()]).unwrap();
         assert!(read.resources.is_empty() && read.incomplete.contains("a"));
         assert!(!operator.members().unwrap().contains_key("a"));
@@ -445,9 +445,8 @@ fn an_export_that_changes_all_the_time_does_not_hold_up_another_host(fixture: &d
     let (b, _) = collector(fixture, "b", PartitionPolicy::Keep);
     eventually_held(&b, &[]);
     let data = |name: &str| {
-        let resources = known(&b)?.resources;
-        let mut of_name = resources.iter();
-        let found = of_name.find(|(key, _)| key.name == name.as_bytes());
+        let holdings = known(&b)?;
+        let found = holdings.resources().find(|(key, _)| key.name == name.as_bytes());
         found.map(|(_, it)| String::from_utf8_lossy(&it.data).into_owned())
     };
     let mut turn = 0;
@@ -508,7 +507,7 @@ fn a_collector_that_is_denied_knows_nothing_and_says_why(fixture: &dyn Fixture) 
     let hints = Hints::new(|| {});
     let collector = Collector::start(&liar, &[Filter::all()], CollectorConfig::default(), hints);
     let collector = collector.unwrap();
-    let error = eventually("an error", || match collector.knowledge() {
+    let error = eventually("an error", || match collector.knowledge(Seen::default()) {
         Knowledge::Unknown { error, .. } => error,
         Knowledge::Known(holdings) => panic!("{holdings:?}"),
     });

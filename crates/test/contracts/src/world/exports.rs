@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use trueup_world::{
-    Access, Change, ErrorKind, Export, Filter, Recipient, ResourceKey, Session, Transaction, World,
+    Access, Change, ErrorKind, Export, Filter, Hosts, ResourceKey, Session, Transaction, World,
     Write,
 };
 
@@ -349,7 +349,7 @@ fn a_recipient_that_is_not_granted_costs_only_what_is_for_it(fixture: &dyn Fixtu
         .map(|(key, _)| key)
         .collect();
     assert_eq!(denied.len(), 1);
-    assert_eq!(denied[0].recipient, Recipient::Host("c".into()));
+    assert_eq!(denied[0].recipient, Hosts::One("c".into()));
     let b = world(fixture, "b");
     assert_eq!(all(&b), ["a>any route x=1", "a>b route x=1"]);
     assert!(b.collect(&[]).unwrap().incomplete.contains("a"));

@@ -34,11 +34,11 @@ impl Collecting {
             self.status = Collection::none();
             return BTreeSet::new();
         };
-        let knowledge = collector.knowledge();
         let grants = self.grants.as_ref().map(|it| it.grants()).transpose();
+        let knowledge = collector.knowledge(self.collection.seen(grants.as_ref().ok()));
         let is_protected = match self.surroundings.protected(declared) {
             Ok(None) => Err("the names of the store are being resolved".to_owned()),
-            Ok(Some(protected)) => Ok(self.collection.protect(protected)),
+            Ok(Some(protected)) => Ok(self.collection.protect(&protected)),
             Err(error) => Err(format!("{error:#}")),
         };
         let is_protected_anew = match is_protected {
@@ -120,7 +120,7 @@ impl Collecting {
         self.surroundings.set_waiting(probation.is_waiting());
         drop(probation);
         let collection = &mut self.collection;
-        changed.extend(collection.update(declared, holdings.resources));
+        changed.extend(collection.update(declared, &holdings));
         self.status = Collection {
             is_known: true,
             revision: holdings.revision.0,

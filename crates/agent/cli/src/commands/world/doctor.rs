@@ -47,7 +47,7 @@ pub(super) fn doctor(common: &Common, store: &Store) -> Result<ExitCode> {
             let mut resources = collected.resources.clone();
             // Also those to a host by name.
             resources.extend(world.exports().unwrap_or_default());
-            let collection = opened.collection(granted, resources)?;
+            let collection = opened.collection(granted, &resources)?;
             findings.extend(own_exports(&declared.file, &collection));
             let accepted = collection.accepted(&declared.file);
             let overlaps = accepted.overlaps.iter().map(ToString::to_string);

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
-use trueup::world::{
-    Event, Export, Filter, Recipient, Resource, ResourceKey, Revision, WatchConfig,
-};
+use trueup::world::{Event, Export, Filter, Hosts, Resource, ResourceKey, Revision, WatchConfig};
 
 use super::{Exports, Name, Opened, Store, print};
 use crate::{Common, output};
@@ -123,7 +121,7 @@ pub(super) fn ls(common: &Common, asked: &Exports) -> Result<()> {
             return Ok(());
         }
     };
-    let collection = opened.collection(granted, collected.resources)?;
+    let collection = opened.collection(granted, &collected.resources)?;
     for overlap in &collection.accepted(&opened.declared.file).overlaps {
         output::note(overlap);
     }
@@ -169,7 +167,7 @@ pub(super) fn collect(common: &Common, store: &Store) -> Result<()> {
     let opened = store.open(common, Use::Read)?;
     let granted = opened.grants()?;
     let collected = opened.world.collect(&[Filter::kind("route")])?;
-    let collection = opened.collection(granted, collected.resources)?;
+    let collection = opened.collection(granted, &collected.resources)?;
     for record in output::Collected::all(&collection.accepted(&opened.declared.file)) {
         print(common.format, &record)?;
     }
@@ -219,8 +217,8 @@ pub(super) fn rm(common: &Common, store: &Store, name: &Name) -> Result<()> {
     Ok(())
 }
 
-fn recipient(name: &Name) -> Recipient {
-    name.to.clone().map_or(Recipient::Any, Recipient::Host)
+fn recipient(name: &Name) -> Hosts {
+    name.to.clone().map_or(Hosts::Any, Hosts::One)
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -169,7 +169,7 @@ impl Opened {
     fn collection(
         &self,
         granted: Option<Arc<Grants>>,
-        resources: BTreeMap<ResourceKey, Resource>,
+        resources: &BTreeMap<ResourceKey, Resource>,
     ) -> Result<Collection> {
         let protected = self.declared.protected(&self.namespace, &self.named)?;
         let (file, host) = (&self.declared.file, self.world.host());

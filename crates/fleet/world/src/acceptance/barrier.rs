@@ -2,34 +2,43 @@
 //! that have cut it off from the store.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use trueup_net::{Family, IpNetwork, Prefix, RouteKey};
 
 use super::offer::{Id, Offer};
-use crate::world::Protected;
+use super::protected::Protected;
 
 /// What is refused for the sake of this host.
 #[derive(Default)]
 pub(super) struct Barrier {
     protected: Protected,
-    /// The gateways of all resources that make a route, and of how many.
+    /// The gateways of all exports that make a route, and of how many.
     gateways: BTreeMap<IpAddr, usize>,
-    /// The resources that make a route, by destination.
+    /// The exports that make a route, by destination.
     by_dst: BTreeMap<Prefix, BTreeSet<Arc<Id>>>,
-    /// Those that are withheld, with the reasons; those of which that is confirmed, until they
-    /// change. They stay so while they are not there, as while the store is not reached.
-    withheld: BTreeMap<Arc<Id>, (String, bool)>,
+    /// Those that are withheld. They stay so while they are not there, as while the store is not
+    /// reached.
+    withheld: BTreeMap<Arc<Id>, Withheld>,
+}
+
+/// Why an export is withheld, until it says something else.
+#[derive(Clone)]
+struct Withheld {
+    data: Vec<u8>,
+    reason: String,
+    is_confirmed: bool,
 }
 
 impl Barrier {
-    /// Adds a resource. Returns those that are judged otherwise because of its gateways.
-    pub(super) fn insert(&mut self, id: &Arc<Id>, offer: &Offer) -> BTreeSet<Arc<Id>> {
+    /// Adds an export. Returns those that are judged otherwise because of its gateways.
+    pub(super) fn insert(&mut self, offer: &Offer) -> BTreeSet<Arc<Id>> {
         let Some(dst) = offer.destination() else {
             return BTreeSet::new();
         };
-        self.by_dst.entry(dst).or_default().insert(Arc::clone(id));
+        self.by_dst.entry(dst).or_default().insert(Arc::clone(&offer.id));
         let mut concerned = BTreeSet::new();
         for gateway in &offer.gateways {
             let count = self.gateways.entry(*gateway).or_default();
@@ -41,13 +50,13 @@ impl Barrier {
         concerned
     }
 
-    /// Removes a resource. Returns those that are judged otherwise without its gateways.
-    pub(super) fn remove(&mut self, id: &Arc<Id>, offer: &Offer) -> BTreeSet<Arc<Id>> {
+    /// Removes an export. Returns those that are judged otherwise without its gateways.
+    pub(super) fn remove(&mut self, offer: &Offer) -> BTreeSet<Arc<Id>> {
         let Some(dst) = offer.destination() else {
             return BTreeSet::new();
         };
         if let Some(ids) = self.by_dst.get_mut(&dst) {
-            ids.remove(id);
+            ids.remove(&offer.id);
             if ids.is_empty() {
                 self.by_dst.remove(&dst);
             }
@@ -64,6 +73,11 @@ impl Barrier {
         concerned
     }
 
+    /// Returns what is protected.
+    pub(super) fn protected(&self) -> &Protected {
+        &self.protected
+    }
+
     /// Replaces what is protected. Returns true if it was something else.
     pub(super) fn protect(&mut self, protected: &Protected) -> bool {
         let is_new = self.protected != *protected;
@@ -73,43 +87,39 @@ impl Barrier {
         is_new
     }
 
-    /// Refuses a resource for now.
-    pub(super) fn withhold(&mut self, id: Arc<Id>, reason: String) {
-        self.withheld.insert(id, (reason, false));
+    /// Refuses an export for now.
+    pub(super) fn withhold(&mut self, offer: &Offer, reason: String) {
+        let withheld = Withheld { data: offer.data.clone(), reason, is_confirmed: false };
+        self.withheld.insert(Arc::clone(&offer.id), withheld);
     }
 
     /// Refuses what another one refuses so, and returns it.
     pub(super) fn withhold_as(&mut self, other: &Barrier) -> impl Iterator<Item = Arc<Id>> {
         self.withheld = other.withheld.clone();
-        self.withheld.clone().into_keys()
+        self.withheld.keys().cloned()
     }
 
     /// Refuses all of those until they change.
     pub(super) fn confirm(&mut self) {
-        for (_, is_confirmed) in self.withheld.values_mut() {
-            *is_confirmed = true;
+        for withheld in self.withheld.values_mut() {
+            withheld.is_confirmed = true;
         }
     }
 
     /// Refuses no more of those of which it is not confirmed, and returns them.
-    pub(super) fn release(&mut self) -> Vec<Arc<Id>> {
-        let mut released = Vec::new();
-        self.withheld.retain(|id, (_, is_confirmed)| {
-            if !*is_confirmed {
-                released.push(Arc::clone(id));
-            }
-            *is_confirmed
-        });
-        released
+    pub(super) fn release(&mut self) -> impl Iterator<Item = Arc<Id>> {
+        let (kept, released) =
+            mem::take(&mut self.withheld).into_iter().partition(|(_, it)| it.is_confirmed);
+        self.withheld = kept;
+        BTreeMap::<_, Withheld>::into_keys(released)
     }
 
-    /// Returns why a resource makes no route of this key, if it does not.
-    pub(super) fn refusal(&self, id: &Arc<Id>, offer: &Offer, key: &RouteKey) -> Option<String> {
-        if let Some((reason, _)) = self.withheld.get(id) {
-            return Some(reason.clone());
+    /// Returns why an export makes no route of this key, if it does not.
+    pub(super) fn refusal(&self, offer: &Offer, key: &RouteKey) -> Option<String> {
+        if let Some(withheld) = self.withheld.get(&offer.id).filter(|it| it.data == offer.data) {
+            return Some(withheld.reason.clone());
         }
-        let mut gateways = offer.gateways.iter();
-        if let Some(own) = gateways.find(|it| self.protected.is_own(**it)) {
+        if let Some(own) = offer.gateways.iter().find(|it| self.protected.is_own(**it)) {
             return Some(format!("its gateway {own} is an address of this host"));
         }
         self.protected.covered(key).or_else(|| self.covered_gateway(key))
@@ -122,22 +132,21 @@ impl Barrier {
             return None;
         }
         let dst = key.dst;
-        let from = self.gateways.range(dst.address()..);
-        let mut within =
-            from.map(|(gateway, _)| *gateway).take_while(|gateway| dst.contains(*gateway));
-        let is_covered = |gateway: &IpAddr| {
-            let subnet = self.protected.subnet(*gateway);
-            subnet.is_some_and(|len| dst.len() >= len)
-        };
-        let gateway = within.find(is_covered)?;
+        let (gateway, _) = (self.gateways.range(dst.address()..))
+            .take_while(|(gateway, _)| dst.contains(**gateway))
+            .find(|(gateway, _)| {
+                self.protected.subnet(**gateway).is_some_and(|len| dst.len() >= len)
+            })?;
         Some(format!("{dst} covers {gateway}, a gateway of collected routes"))
     }
 
-    /// Returns the resources whose destinations contain an address.
+    /// Returns the exports whose destinations contain an address.
     fn around(&self, address: IpAddr) -> BTreeSet<Arc<Id>> {
-        let lens = 0..=Family::of(address).max_len();
-        let prefixes = lens.filter_map(|len| IpNetwork::new(address, len).ok());
-        let of_prefix = prefixes.filter_map(|it| self.by_dst.get(&Prefix::containing(it)));
-        of_prefix.flatten().cloned().collect()
+        (0..=Family::of(address).max_len())
+            .filter_map(|len| IpNetwork::new(address, len).ok())
+            .filter_map(|it| self.by_dst.get(&Prefix::containing(it)))
+            .flatten()
+            .cloned()
+            .collect()
     }
 }

@@ -6,7 +6,7 @@ use trueup_net::{IfName, Prefix, Route};
 
 /// Refuses a route whose destination or gateway is of no use on any host. The kernel would take
 /// some of these, and send packets to itself or to nobody.
-pub(super) fn check(route: &Route<IfName>) -> Result<(), String> {
+pub fn check_route(route: &Route<IfName>) -> Result<(), String> {
     if let Some(why) = of_destination(route.dst) {
         return Err(format!("{} is no destination: {why}", route.dst));
     }

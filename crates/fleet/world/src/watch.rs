@@ -1,6 +1,5 @@
 //! Watches that resume: no gap, no invention, and no silence.
 
-mod copy;
 mod feed;
 mod mirror;
 mod typed;
@@ -8,16 +7,14 @@ mod typed;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
+use crate::threads::{self, Running};
 use crate::{Entry, Error, ErrorKind, Revision, World};
 use feed::Feed;
-use mirror::{Mirror, Raw};
-
 pub use feed::WatchConfig;
-pub(crate) use mirror::Content;
+
+pub(crate) use mirror::{Content, Mirror, Raw};
 
 /// A watch of things of the world, by their ids, with a copy of their values. It ends when it is
 /// dropped.
@@ -26,9 +23,49 @@ pub(crate) use mirror::Content;
 /// compacted it, is listed again and compared: then the next event is
 /// [`Resync`](Event::Resync). A reader that is slow gets the newest of several changes of one id.
 pub struct Watch<K, V> {
-    mirror: Arc<Mirror>,
-    is_stopped: Arc<AtomicBool>,
+    feeds: Feeds,
     decode: Decode<K, V>,
+}
+
+/// The copy of some prefixes, and the threads that keep it. They end when it is dropped.
+pub(crate) struct Feeds {
+    mirror: Arc<Mirror>,
+    _running: Running,
+}
+
+impl Feeds {
+    /// Starts the threads. `content` says what counts as a change of an entry.
+    ///
+    /// # Errors
+    ///
+    /// When the operating system refuses a thread.
+    pub(crate) fn start(
+        world: &World,
+        prefixes: impl IntoIterator<Item = Vec<u8>>,
+        config: WatchConfig,
+        content: Content,
+    ) -> Result<Feeds, Error> {
+        let prefixes: Vec<Vec<u8>> = prefixes.into_iter().collect();
+        let mirror = Arc::new(Mirror::new(prefixes.len(), config.limits, content));
+        let running = Running::default();
+        for (index, prefix) in prefixes.into_iter().enumerate() {
+            let feed = Feed {
+                store: Arc::clone(&world.store),
+                mirror: Arc::clone(&mirror),
+                prefix,
+                index,
+                config,
+                stopped: running.stopped(),
+            };
+            drop(threads::start("world-watch", move || feed.run())?);
+        }
+        Ok(Feeds { mirror, _running: running })
+    }
+
+    /// Returns the copy.
+    pub(crate) fn mirror(&self) -> &Arc<Mirror> {
+        &self.mirror
+    }
 }
 
 /// Ends a watch that another thread reads.
@@ -136,28 +173,8 @@ impl<K: Ord, V> Watch<K, V> {
         content: Content,
         decode: impl Fn(&[u8], Option<&Entry>) -> Decoded<K, V> + Send + 'static,
     ) -> Result<Watch<K, V>, Error> {
-        let prefixes: Vec<Vec<u8>> = prefixes.into_iter().collect();
-        let watch = Watch {
-            mirror: Arc::new(Mirror::new(prefixes.len(), config.limits, content)),
-            is_stopped: Arc::default(),
-            decode: Box::new(decode),
-        };
-        for (index, prefix) in prefixes.into_iter().enumerate() {
-            let feed = Feed {
-                store: Arc::clone(&world.store),
-                mirror: Arc::clone(&watch.mirror),
-                prefix,
-                index,
-                config,
-                is_stopped: Arc::clone(&watch.is_stopped),
-            };
-            let thread = thread::Builder::new().name("world-watch".into());
-            thread.spawn(move || feed.run()).map_err(|error| {
-                let message = format!("a watch's thread does not start: {error}");
-                Error::new(ErrorKind::Store, message).with_source(error)
-            })?;
-        }
-        Ok(watch)
+        let feeds = Feeds::start(world, prefixes, config, content)?;
+        Ok(Watch { feeds, decode: Box::new(decode) })
     }
 
     /// Returns the next event, or none within `timeout`.
@@ -167,10 +184,10 @@ impl<K: Ord, V> Watch<K, V> {
     /// When the watch has ended, because of an error that does not pass, such as
     /// [`Denied`](ErrorKind::Denied): no more events will come.
     pub fn next(&mut self, timeout: Duration) -> Result<Option<Event<K, V>>, Error> {
-        let end = std::time::Instant::now() + timeout;
+        let end = Instant::now() + timeout;
         loop {
-            let left = end.saturating_duration_since(std::time::Instant::now());
-            let Some(raw) = self.mirror.next(left)? else {
+            let left = end.saturating_duration_since(Instant::now());
+            let Some(raw) = self.feeds.mirror.next(left)? else {
                 return Ok(None);
             };
             if let Some(event) = self.event(raw) {
@@ -181,34 +198,29 @@ impl<K: Ord, V> Watch<K, V> {
 
     /// Returns since when the store is not reached; none if it is.
     pub fn cut_off_since(&self) -> Option<SystemTime> {
-        self.mirror.cut_off_since()
+        self.feeds.mirror.cut_off_since()
     }
 
     /// Returns the revision up to which all changes of what is watched have been returned. Where
     /// nothing changes, it goes on only when the store says so by itself.
     pub fn revision(&self) -> Revision {
-        self.mirror.delivered()
-    }
-
-    /// Has [`revision`](Self::revision) go on to this one, soon, if the store has it.
-    pub(crate) fn want(&self, revision: Revision) {
-        self.mirror.want(revision);
+        self.feeds.mirror.delivered()
     }
 
     /// Returns what ends the watch from another thread.
     pub(crate) fn stopper(&self) -> Stopper {
-        Stopper(Arc::clone(&self.mirror))
+        Stopper(Arc::clone(&self.feeds.mirror))
     }
 
     /// Returns how often a comparison with the store found an event that it had skipped.
     pub fn repaired(&self) -> u64 {
-        self.mirror.repaired()
+        self.feeds.mirror.repaired()
     }
 
     fn event(&self, raw: Raw) -> Option<Event<K, V>> {
         Some(match raw {
             Raw::Ready(revision, entries) => Event::Ready(self.view(revision, &entries)),
-            Raw::Resync(revision, entries) => Event::Resync(self.view(revision, &entries)),
+            Raw::Resync(revision, entries, _) => Event::Resync(self.view(revision, &entries)),
             Raw::Interrupted(since, error) => Event::Interrupted { since, error },
             Raw::Restored(revision) => Event::Restored(revision),
             Raw::Change { key, now, revision, .. } => match (self.decode)(&key, now.as_deref()) {
@@ -235,12 +247,6 @@ impl<K: Ord, V> Watch<K, V> {
             }
         }
         View { revision, values, malformed, malformed_keys }
-    }
-}
-
-impl<K, V> Drop for Watch<K, V> {
-    fn drop(&mut self) {
-        self.is_stopped.store(true, Ordering::SeqCst);
     }
 }
 

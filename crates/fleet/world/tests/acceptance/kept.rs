@@ -1,35 +1,33 @@
 //! What is accepted, kept from change to change, is what all resources together come to.
 
-#![allow(clippy::unwrap_used, reason = "test code, though in functions of its own")]
-
 use std::collections::{BTreeMap, HashMap};
 
 use proptest::prelude::*;
-use trueup_file::{Acceptance, Accepted, Collect, File, Resource, TableNames, accept};
 use trueup_net::{Prefix, RouteKey};
+use trueup_world::{Accepted, Collect, Origin, Resource, ResourceKey, Revision};
 
-/// A resource: the host, the name, the revision, and the route; a malformed one has no prefix.
+use super::{accept, acceptance, exported, read};
+
+/// An export: the revision, the host, the name, a number of its own, and the route; a malformed one
+/// has no prefix.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Exported {
     created: u64,
     exporter: String,
     name: String,
+    number: u64,
     data: String,
     dst: Option<Prefix>,
 }
 
 impl Exported {
-    fn resource(&self) -> Resource<'_> {
-        Resource {
-            exporter: &self.exporter,
-            name: &self.name,
-            created: self.created,
-            data: self.data.as_bytes(),
-        }
+    fn export(&self) -> (ResourceKey, Resource) {
+        let Exported { created, exporter, name, number, data, .. } = self;
+        exported(exporter, name, *number, *created, data)
     }
 }
 
-fn exported() -> impl Strategy<Value = Exported> {
+fn any_export() -> impl Strategy<Value = Exported> {
     let prefix = (0..4_u8, 14..19_u8).prop_map(|(number, len)| {
         let address = u32::from_be_bytes([10, 20, number << 6, 0]) & (u32::MAX << (32 - len));
         let text = format!("{}/{len}", std::net::Ipv4Addr::from(address));
@@ -40,18 +38,16 @@ fn exported() -> impl Strategy<Value = Exported> {
         let data = dst.map_or("?".to_owned(), |dst| {
             format!("{{ \"dst\": \"{dst}\", \"via\": \"10.0.0.{via}\" }}")
         });
-        Exported { created, exporter, name, data, dst }
+        Exported { created, exporter, name, number: 0, data, dst }
     })
 }
 
-const COLLECTS: &str = "[world]\nstore = \"embedded\"\nhost = \"m\"\n\
-    [[collect]]\nkind = \"route\"\nwithin = [\"10.20.0.0/16\"]\nlimit = 2\n\
+const COLLECTS: &str = "[[collect]]\nkind = \"route\"\nwithin = [\"10.20.0.0/16\"]\nlimit = 2\n\
     [[collect]]\nkind = \"route\"\nfrom = \"a\"\nwithin = [\"10.0.0.0/8\"]\ntable = 100\nlimit = 1\n\
     [[collect]]\nkind = \"route\"\nfrom = \"b\"\nwithin = [\"10.20.0.0/17\"]\nlimit = 3\n";
 
 fn collects() -> Vec<Collect> {
-    let file = File::parse("f", COLLECTS.as_bytes(), &TableNames::default()).unwrap();
-    file.collects.unwrap()
+    read("m", COLLECTS).collects.unwrap()
 }
 
 /// The rule, in the plainest way: one resource after the other, the first one first. Returns the
@@ -98,8 +94,8 @@ fn by_the_rule(
 }
 
 fn owners(accepted: &Accepted) -> BTreeMap<RouteKey, (String, u64)> {
-    let owner = |(key, (_, origin)): (&RouteKey, &(_, trueup_file::Origin))| {
-        (*key, (origin.exporter.clone(), origin.created))
+    let owner = |(key, (_, origin)): (&RouteKey, &(_, Origin))| {
+        (*key, (origin.exporter.clone(), origin.created.0))
     };
     accepted.routes.iter().map(owner).collect()
 }
@@ -110,23 +106,32 @@ proptest! {
     #[test]
     fn what_is_kept_from_change_to_change_is_what_all_come_to(
         changes in prop::collection::vec(
-            (exported(), any::<bool>(), 0..8_usize, any::<bool>()),
+            (any_export(), 0..3_u8, 0..8_usize, any::<bool>()),
             0..40,
         ),
     ) {
         let collects = collects();
-        let mut kept = Acceptance::new(&collects, "m");
+        let mut kept = acceptance(&collects, "m");
         let mut there: Vec<Exported> = Vec::new();
         let mut before = kept.accepted();
-        for (new, is_new, at, settles) in changes {
-            match is_new || there.is_empty() {
-                true => {
-                    kept.insert(new.resource());
-                    there.push(new);
+        for ((mut new, what, at, settles), number) in changes.into_iter().zip(1..) {
+            let at = at % there.len().max(1);
+            match (what, there.get_mut(at)) {
+                (0, Some(_)) => {
+                    let (key, _) = there.remove(at).export();
+                    kept.remove(&key);
                 }
-                false => {
-                    let gone = there.remove(at % there.len());
-                    kept.remove(gone.resource());
+                (1, Some(replaced)) => {
+                    let Exported { exporter, name, number, .. } = replaced.clone();
+                    *replaced = Exported { exporter, name, number, ..new };
+                    let (key, resource) = replaced.export();
+                    kept.insert(&key, &resource);
+                }
+                _ => {
+                    new.number = number;
+                    let (key, resource) = new.export();
+                    kept.insert(&key, &resource);
+                    there.push(new);
                 }
             }
             if !settles {
@@ -134,7 +139,8 @@ proptest! {
             }
             let changed = kept.settle();
             let now = kept.accepted();
-            prop_assert_eq!(&now, &accept(&collects, "m", there.iter().map(Exported::resource)));
+            let exports: Vec<_> = there.iter().map(Exported::export).collect();
+            prop_assert_eq!(&now, &accept(&collects, "m", &exports));
             prop_assert_eq!(kept.overlaps(), now.overlaps.len());
             let keys = before.routes.keys().chain(now.routes.keys());
             for key in keys.filter(|key| before.routes.get(key) != now.routes.get(key)) {
@@ -151,24 +157,21 @@ proptest! {
     }
 }
 
-/// What hosts that share nothing else export costs nothing when another host changes something.
 #[test]
 fn one_that_was_not_inserted_is_removed_without_effect() {
-    let collects = collects();
-    let mut kept = Acceptance::new(&collects, "m");
-    let one = Exported {
-        created: 1,
-        exporter: "a".into(),
-        name: "x".into(),
-        data: "{ \"dst\": \"10.20.0.0/18\", \"via\": \"10.0.0.1\" }".into(),
-        dst: None,
-    };
-    kept.remove(one.resource());
-    kept.insert(one.resource());
-    let other = Exported { created: 2, ..one.clone() };
-    kept.remove(other.resource());
+    let mut kept = acceptance(&collects(), "m");
+    let route = "{ \"dst\": \"10.20.0.0/18\", \"via\": \"10.0.0.1\" }";
+    let (one, resource) = exported("a", "x", 1, 1, route);
+    kept.remove(&one);
+    kept.insert(&one, &resource);
+    let (other, _) = exported("a", "x", 2, 1, route);
+    kept.remove(&other);
     assert_eq!(kept.settle().len(), 2, "a table each");
-    kept.remove(one.resource());
+    // A lease and a revision alone say nothing else.
+    let renewed = Resource { revision: Revision(9), ..resource };
+    kept.insert(&one, &renewed);
+    assert!(kept.settle().is_empty());
+    kept.remove(&one);
     assert_eq!(kept.settle().len(), 2);
     assert_eq!(kept.accepted(), Accepted::default());
     assert!(kept.settle().is_empty());

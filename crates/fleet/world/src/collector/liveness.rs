@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::{LeaseId, Revision};
 
 #[derive(Default)]
-pub(super) struct Hosts {
+pub(super) struct Liveness {
     grace: Duration,
     /// The hosts that have a session, with its lease. A session without one is no sign of life: it
     /// never ends by itself, and of its host nothing is known.
@@ -30,9 +30,9 @@ pub(super) struct Hosts {
     changed: BTreeSet<String>,
 }
 
-impl Hosts {
-    pub(super) fn new(grace: Duration) -> Hosts {
-        Hosts { grace, ..Hosts::default() }
+impl Liveness {
+    pub(super) fn new(grace: Duration) -> Liveness {
+        Liveness { grace, ..Liveness::default() }
     }
 
     pub(super) fn begin(&mut self, host: String, lease: Option<LeaseId>) {
@@ -120,14 +120,13 @@ impl Hosts {
     /// Decides anew whether a host is incomplete.
     fn update(&mut self, host: String) {
         let session = self.alive.get(&host);
-        let declared = self.declared.get(&host);
-        let is_declared = declared.is_some_and(|(lease, at)| {
-            let is_of_session = lease.is_some() && session == Some(lease);
-            is_of_session && *at <= self.known_to
+        let is_declared = self.declared.get(&host).is_some_and(|(lease, at)| {
+            lease.is_some() && session == Some(lease) && *at <= self.known_to
         });
-        let is_changed = match session.is_some() && !is_declared {
-            true => self.incomplete.insert(host.clone()),
-            false => self.incomplete.remove(&host),
+        let is_changed = if session.is_some() && !is_declared {
+            self.incomplete.insert(host.clone())
+        } else {
+            self.incomplete.remove(&host)
         };
         self.incomplete_changes += u64::from(is_changed);
         self.changed.insert(host);

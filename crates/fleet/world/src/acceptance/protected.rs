@@ -62,10 +62,10 @@ impl Protected {
         of: AddressUse,
         leads: impl IntoIterator<Item = Prefix>,
     ) -> Protected {
-        let leads = leads.into_iter().filter(|it| it.contains(address));
-        let len = leads.map(Prefix::len).max().unwrap_or_default();
-        let other = self.others.entry(address).or_insert((len, of));
-        *other = (len.max(other.0), of.min(other.1));
+        let lead = leads.into_iter().filter(|it| it.contains(address)).map(Prefix::len).max();
+        let (len, first) = self.others.entry(address).or_insert((0, of));
+        *len = lead.unwrap_or_default().max(*len);
+        *first = of.min(*first);
         self
     }
 
@@ -84,14 +84,12 @@ impl Protected {
 
     /// Returns true if routes of this key can lead traffic of this host.
     pub(super) fn concerns(&self, key: &RouteKey) -> bool {
-        let tables = self.tables.as_ref();
-        tables.is_none_or(|tables| tables.contains(&key.table))
+        self.tables.as_ref().is_none_or(|tables| tables.contains(&key.table))
     }
 
     /// Returns the length of the longest subnet of this host that holds an address.
     pub(super) fn subnet(&self, address: IpAddr) -> Option<u8> {
-        let subnets = self.subnets.iter().filter(|it| it.contains(address));
-        subnets.map(|it| it.len()).max()
+        self.subnets.iter().filter(|it| it.contains(address)).map(|it| it.len()).max()
     }
 
     /// Returns why a route of this key is not taken, whoever exported it.
@@ -100,24 +98,25 @@ impl Protected {
             return None;
         }
         let dst = key.dst;
-        let mut own = self.own.iter();
-        let own = own.find(|(address, len)| dst.contains(**address) && dst.len() >= **len);
-        if let Some((address, _)) = own {
+        if let Some((address, _)) =
+            (self.own.iter()).find(|(address, len)| dst.contains(**address) && dst.len() >= **len)
+        {
             return Some(format!("{dst} covers {address}, an address of this host"));
         }
-        let covers = |(address, (len, _)): &(&IpAddr, &(u8, AddressUse))| {
-            let subnet = || self.subnet(**address).unwrap_or_default();
-            dst.contains(**address) && dst.len() >= *len && dst.len() >= subnet()
-        };
-        let (address, (_, of)) = self.others.iter().find(covers)?;
+        let (address, (_, of)) = self.others.iter().find(|(address, (len, _))| {
+            dst.contains(**address)
+                && dst.len() >= *len
+                && dst.len() >= self.subnet(**address).unwrap_or_default()
+        })?;
         Some(format!("{dst} covers {address}, {of}"))
     }
 
     /// Returns true if a route of this key contains an address of the store, whatever leads there.
     pub fn contains_store(&self, key: &RouteKey) -> bool {
-        let mut others = self.others.iter();
         self.concerns(key)
-            && others
+            && self
+                .others
+                .iter()
                 .any(|(address, (_, of))| *of == AddressUse::Store && key.dst.contains(*address))
     }
 }

@@ -1,32 +1,19 @@
-//! Turns what other hosts export into routes. It is untrusted input: checked, bounded and confined.
+//! What is accepted of other hosts' exports, and what is refused.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use trueup_net::{IfName, Prefix, Route, RouteKey, Routes};
 
-use super::{Acceptance, Collect};
+use crate::store::Revision;
 
-/// A resource of the kind `route`, as the world has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Resource<'a> {
-    /// The host that exported it.
-    pub exporter: &'a str,
-    /// Its name.
-    pub name: &'a str,
-    /// The revision that made it.
-    pub created: u64,
-    /// What was exported.
-    pub data: &'a [u8],
-}
-
-/// What became of the resources.
+/// What became of the exports of other hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Accepted {
-    /// The routes, by key, each with its resource.
+    /// The routes, by key, each with where it comes from.
     pub routes: BTreeMap<RouteKey, (Route<IfName>, Origin)>,
-    /// The resources that were not taken, in the order in which they were made.
+    /// The exports that were not taken, in the order in which they were made.
     pub refused: Vec<Refused>,
     /// Routes that take traffic from another host's: to a part of its prefix, or to all of it with
     /// a lower metric.
@@ -39,17 +26,17 @@ pub struct Accepted {
 pub struct Origin {
     /// The host that exported it.
     pub exporter: String,
-    /// The name of the resource.
+    /// The name of the export.
     pub name: String,
     /// The revision that made it.
-    pub created: u64,
+    pub created: Revision,
 }
 
-/// A resource that was not taken.
+/// An export that was not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refused {
-    /// The resource.
+    /// The export.
     pub origin: Origin,
     /// The destination, if it is a route.
     pub dst: Option<Prefix>,
@@ -108,23 +95,4 @@ impl Accepted {
             is_free
         });
     }
-}
-
-/// Makes routes of the resources that `collects` take. What `host`, this host, exported itself is
-/// left out.
-///
-/// Of two resources for the same route the one that was made first wins, on every host. A route is
-/// taken only if a collection takes from its exporter, and its destination is within; in number, as
-/// many as the collection takes from one host, those that were made first. Its table and device are
-/// the collection's.
-pub fn accept<'a>(
-    collects: &[Collect],
-    host: &str,
-    resources: impl IntoIterator<Item = Resource<'a>>,
-) -> Accepted {
-    let mut acceptance = Acceptance::new(collects, host);
-    let resources = resources.into_iter();
-    resources.for_each(|resource| acceptance.insert(resource));
-    acceptance.settle();
-    acceptance.accepted()
 }

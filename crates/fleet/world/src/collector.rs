@@ -1,29 +1,30 @@
 //! [`Collector`]: what other hosts export, kept up to date, with hints when it changes.
 
+mod changes;
+mod copy;
 mod damping;
 mod deletions;
-mod hosts;
+mod liveness;
 mod state;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use trueup_reconcile::Hints;
 
+pub use changes::Seen;
+use copy::Copy;
 pub use damping::DampingConfig;
-use state::{Id, State, Value};
+use state::State;
 
-use crate::resources::{resource, session_lease};
-use crate::watch::{Content, Decoded};
-use crate::{
-    Entry, Error, ErrorKind, Filter, Resource, ResourceKey, Revision, Watch, WatchConfig, World,
-};
+use crate::threads::{self, Running};
+use crate::watch::{Content, Feeds};
+use crate::{Error, Filter, Resource, ResourceKey, Revision, WatchConfig, World};
 
 /// What becomes of what was collected while the store is not reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,10 +74,15 @@ pub enum Knowledge {
 pub struct Holdings {
     /// The revision that it is of.
     pub revision: Revision,
-    /// The resources that match. What is deleted of a host that is alive, and has not declared all
-    /// of its exports, stays until it has; that of a host whose lease has ended stays for the
+    /// The resources that have changed since the reader looked, with what each is now; none, it is
+    /// gone. What is deleted of a host that is alive, and has not declared all of its exports, stays
+    /// until it has; that of a host whose lease has ended stays for the
     /// [grace](CollectorConfig::grace).
-    pub resources: BTreeMap<ResourceKey, Resource>,
+    pub changes: BTreeMap<ResourceKey, Option<Resource>>,
+    /// True if the changes are all that there is: what is not among them is gone.
+    pub is_all: bool,
+    /// What a reader has seen who takes the changes.
+    pub seen: Seen,
     /// The hosts that have a session and have not declared all of their exports yet, with that
     /// session's lease; so also those whose session is malformed, or has no lease.
     pub incomplete: BTreeSet<String>,
@@ -97,12 +103,23 @@ impl Holdings {
     pub fn is_complete(&self) -> bool {
         self.incomplete.is_empty() && self.cut_off.is_none()
     }
+
+    /// Returns the resources among the changes.
+    pub fn resources(&self) -> impl Iterator<Item = (&ResourceKey, &Resource)> {
+        self.changes.iter().filter_map(|(key, now)| Some((key, now.as_ref()?)))
+    }
 }
 
 /// Collects what matches filters, on a thread of its own, until it is dropped.
 pub struct Collector {
-    state: Arc<Mutex<State>>,
-    is_stopped: Arc<AtomicBool>,
+    shared: Arc<Shared>,
+    _running: Running,
+}
+
+struct Shared {
+    /// The copy tells of its changes only under the lock, so that both are of the same moment.
+    state: Mutex<State>,
+    copy: Copy,
 }
 
 /// How long the thread waits for an event.
@@ -120,34 +137,41 @@ impl Collector {
         config: CollectorConfig,
         hints: Hints,
     ) -> Result<Collector, Error> {
-        let mut watch = watch(world, filters, config.watch)?;
-        let state = State::new(config);
-        let collector =
-            Collector { state: Arc::new(Mutex::new(state)), is_stopped: Arc::default() };
-        let (state, is_stopped) = (Arc::clone(&collector.state), Arc::clone(&collector.is_stopped));
+        // A session that loses its lease without its value is none any longer.
+        let content = Content::ValueAndLease;
+        let feeds = Feeds::start(world, world.collected_prefixes(), config.watch, content)?;
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State::new(config)),
+            copy: Copy::new(world, filters, &feeds),
+        });
+        let running = Running::default();
+        let (followed, stopped) = (Arc::clone(&shared), running.stopped());
         let run = move || {
             let mut before = None;
-            while !is_stopped.load(Ordering::SeqCst) {
-                let wait = lock(&state).wait(Instant::now());
-                let event = watch.next(wait);
+            while !stopped.get() {
+                let wait = followed.lock().wait(Instant::now());
+                feeds.mirror().wait(wait);
+                let mut state = followed.lock();
+                let event = feeds.mirror().next(Duration::ZERO);
                 let is_ended = event.is_err();
-                let mut state = lock(&state);
-                state.know_to(watch.revision());
+                state.know_to(feeds.mirror().delivered());
                 let now = Instant::now();
                 let mut is_changed = match event {
-                    Ok(Some(event)) => state.apply(event, now),
+                    Ok(Some(event)) => {
+                        (followed.copy.event(event)).is_some_and(|event| state.apply(event, now))
+                    }
                     Ok(None) => false,
                     Err(error) => state.interrupt(SystemTime::now(), error, now),
                 };
                 is_changed |= state.settle(now);
                 let after = (
                     state.is_withdrawn(now),
-                    state.hosts.incomplete_changes(),
+                    state.liveness.incomplete_changes(),
                     state.deletions.changes(),
                     state.damped_hosts(),
                 );
                 if let Some(revision) = state.awaited() {
-                    watch.want(revision);
+                    feeds.mirror().want(revision);
                 }
                 drop(state);
                 // Also when time alone has changed something.
@@ -161,23 +185,19 @@ impl Collector {
                 }
             }
         };
-        let thread = thread::Builder::new().name("world-collect".into());
-        thread.spawn(run).map_err(|error| {
-            let message = format!("a collector's thread does not start: {error}");
-            Error::new(ErrorKind::Store, message).with_source(error)
-        })?;
-        Ok(collector)
+        drop(threads::start("world-collect", run)?);
+        Ok(Collector { shared, _running: running })
     }
 
-    /// Returns what it knows.
-    pub fn knowledge(&self) -> Knowledge {
-        lock(&self.state).knowledge(Instant::now())
+    /// Returns what it knows, with what has changed since a reader looked.
+    pub fn knowledge(&self, seen: Seen) -> Knowledge {
+        self.shared.lock().knowledge(seen, &self.shared.copy, Instant::now())
     }
 }
 
-impl Drop for Collector {
-    fn drop(&mut self) {
-        self.is_stopped.store(true, Ordering::SeqCst);
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -185,42 +205,4 @@ impl fmt::Debug for Collector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Collector(..)")
     }
-}
-
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn watch(
-    world: &World,
-    filters: &[Filter],
-    config: WatchConfig,
-) -> Result<Watch<Id, Value>, Error> {
-    let (keys, filters) = (world.keys.clone(), filters.to_vec());
-    let hosts = keys.hosts();
-    let decode = move |key: &[u8], entry: Option<&Entry>| {
-        let id = if key.starts_with(&hosts) {
-            match keys.parse_host(key) {
-                Ok((host, word, None)) if word == "session" => Id::Session(host),
-                Ok((host, word, None)) if word == "generation" => Id::Generation(host),
-                Ok(_) => return Decoded::Other,
-                Err(error) => return Decoded::Malformed(None, error),
-            }
-        } else {
-            match keys.parse_resource(key) {
-                Ok(key) if filters.iter().any(|it| it.matches(&key)) => Id::Resource(key),
-                Ok(_) => return Decoded::Other,
-                Err(error) => return Decoded::Malformed(None, error),
-            }
-        };
-        match (entry, &id) {
-            (None, _) => Decoded::Gone(id),
-            (Some(entry), Id::Resource(_)) => Decoded::Value(id, Value::Resource(resource(entry))),
-            (Some(entry), Id::Session(_)) => Decoded::Value(id, Value::Lease(session_lease(entry))),
-            (Some(entry), Id::Generation(_)) => Decoded::Value(id, Value::Lease(entry.lease)),
-        }
-    };
-    // A session that loses its lease without its value is none any longer.
-    let content = Content::ValueAndLease;
-    Watch::of_content(world, world.collected_prefixes(), config, content, decode)
 }

@@ -1,22 +1,15 @@
 //! What an exporting host learns of other hosts that export its prefixes, and what a grant keeps
 //! out.
 
-#![allow(clippy::unwrap_used, reason = "test code, though in functions of its own")]
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use proptest::prelude::*;
-use trueup_file::{
-    Acceptance, Accepted, Collect, Contest, ContestEffect, Contests, File, Grant, Resource,
-    TableNames,
+use trueup_world::{
+    Acceptance, Accepted, Collect, Contest, ContestEffect, Grants, Resource, ResourceKey,
 };
-use trueup_net::Prefix;
 
-const WORLD: &str = "[world]\nstore = \"embedded\"\nhost = \"a\"\n";
-
-fn read(sections: &str) -> File {
-    let text = format!("{WORLD}{sections}");
-    let file = File::parse("f", text.as_bytes(), &TableNames::default());
-    file.unwrap_or_else(|error| panic!("{error}"))
-}
+use super::{acceptance, read};
 
 fn export(name: &str, dst: &str, metric: u32) -> String {
     format!(
@@ -32,22 +25,27 @@ fn data(dst: &str, metric: u32) -> String {
 /// Host, name, revision, destination, metric.
 type Exported = (&'static str, &'static str, u64, &'static str, u32);
 
-fn with(exported: &Exported, act: impl FnOnce(Resource<'_>)) {
+fn exported(exported: &Exported) -> (ResourceKey, Resource) {
     let (exporter, name, created, dst, metric) = *exported;
-    act(Resource { exporter, name, created, data: data(dst, metric).as_bytes() });
+    super::exported(exporter, name, created, created, &data(dst, metric))
 }
 
-fn contests(sections: &str, exported: &[Exported]) -> Contests {
-    let mut contests = Contests::new(&read(sections).exports.unwrap_or_default(), "a");
-    for one in exported {
-        with(one, |it| contests.insert(it));
-    }
+fn insert(acceptance: &mut Acceptance, one: &Exported) {
+    let (key, resource) = exported(one);
+    acceptance.insert(&key, &resource);
+}
+
+fn contests(sections: &str, exports: &[Exported]) -> Acceptance {
+    let own = read("a", sections).exports.unwrap_or_default();
+    let own = own.iter().map(|it| (&*it.name, &it.route));
+    let mut contests = acceptance(&[], "a").with_exports(own);
+    exports.iter().for_each(|one| insert(&mut contests, one));
     contests
 }
 
-fn effects(contests: &Contests) -> Vec<(String, ContestEffect, String, usize)> {
+fn effects(contests: &Acceptance) -> Vec<(String, ContestEffect, String, usize)> {
     let effect = |it: Contest| (it.name, it.effect, it.other.1.exporter, it.count);
-    contests.all().into_iter().map(effect).collect()
+    contests.contests().into_iter().map(effect).collect()
 }
 
 const OWN: Exported = ("a", "pods", 10, "10.20.1.0/24", 5);
@@ -74,15 +72,15 @@ fn an_owner_learns_who_takes_its_prefix_a_part_of_it_or_waits_for_it() {
     }
     // Its own export is not in the store yet: whatever is there came first.
     let found = contests(&own, &[("b", "x", 9, "10.20.1.0/24", 5)]);
-    assert_eq!(found.all()[0].effect, Takes);
-    assert_eq!(found.all()[0].created, None);
+    assert_eq!(found.contests()[0].effect, Takes);
+    assert_eq!(found.contests()[0].created, None);
 }
 
 #[test]
 fn a_contest_names_the_taker_its_export_and_both_revisions() {
     let own = export("pods", "10.20.1.0/24", 5);
     let found = contests(&own, &[OWN, ("b", "x\u{1b}[2J", 9, "10.20.1.0/24", 5)]);
-    let text = found.all()[0].to_string();
+    let text = found.contests()[0].to_string();
     assert_eq!(
         text,
         "10.20.1.0/24, exported by this host as `pods`, revision 10, is taken by host b, which \
@@ -96,58 +94,55 @@ fn many_exports_of_one_host_are_one_contest_and_go_with_the_last() {
     let parts: Vec<(String, String)> =
         (0..200).map(|n| (format!("10.20.1.{n}/32"), format!("n{n}"))).collect();
     let mut found = contests(&own, &[]);
-    let change = |found: &mut Contests, is_there: bool| {
+    let change = |found: &mut Acceptance, is_there: bool| {
         for (dst, name) in &parts {
-            let data = data(dst, 0);
-            let resource = Resource { exporter: "b", name, created: 3, data: data.as_bytes() };
-            match is_there {
-                true => found.insert(resource),
-                false => found.remove(resource),
+            let (key, resource) = super::exported("b", name, 0, 3, &data(dst, 0));
+            if is_there {
+                found.insert(&key, &resource);
+            } else {
+                found.remove(&key);
             }
         }
     };
     change(&mut found, true);
-    let all = found.all();
+    let all = found.contests();
     assert_eq!(all.len(), 1, "of the longest prefix around them: {all:?}");
     assert_eq!((&*all[0].name, all[0].count), ("part", 200));
     assert!(all[0].to_string().ends_with("and 199 more"), "{}", all[0]);
     change(&mut found, false);
-    assert_eq!(found.all(), []);
+    assert_eq!(found.contests(), []);
     change(&mut found, false);
 }
 
-fn only(exporter: &'static str, within: &str) -> Grant {
-    let within: Prefix = within.parse().unwrap();
-    Grant::new(move |host, dst| host == exporter && within.covers(dst))
+fn only(exporter: &str, within: &str) -> Arc<Grants> {
+    let grants = Grants::new(1, SystemTime::now(), Duration::from_secs(60)).unwrap();
+    Arc::new(grants.with_grant(exporter, within.parse().unwrap()))
 }
 
 #[test]
 fn what_is_not_granted_contests_nothing() {
     let own = export("pods", "10.20.1.0/24", 5);
-    let exports = read(&own).exports.unwrap();
-    let mut found = Contests::new(&exports, "a").granting(only("b", "10.20.1.128/25"));
-    with(&OWN, |it| found.insert(it));
-    with(&("b", "x", 1, "10.20.1.0/24", 5), |it| found.insert(it));
-    with(&("c", "x", 1, "10.20.1.128/25", 5), |it| found.insert(it));
-    assert_eq!(found.all(), []);
-    with(&("b", "x", 1, "10.20.1.128/26", 5), |it| found.insert(it));
-    assert_eq!(found.all().len(), 1);
+    let mut found = contests(&own, &[]).granting(only("b", "10.20.1.128/25"));
+    insert(&mut found, &OWN);
+    insert(&mut found, &("b", "x", 1, "10.20.1.0/24", 5));
+    insert(&mut found, &("c", "x", 1, "10.20.1.128/25", 5));
+    assert_eq!(found.contests(), []);
+    insert(&mut found, &("b", "x", 1, "10.20.1.128/26", 5));
+    assert_eq!(found.contests().len(), 1);
 }
 
 fn collects() -> Vec<Collect> {
     let sections = "[[collect]]\nkind = \"route\"\nwithin = [\"10.20.0.0/16\"]\n";
-    read(sections).collects.unwrap()
+    read("m", sections).collects.unwrap()
 }
 
-fn accept(grant: Option<Grant>, exported: &[Exported]) -> Accepted {
-    let acceptance = Acceptance::new(&collects(), "m");
-    let mut acceptance = match grant {
-        Some(grant) => acceptance.granting(grant),
-        None => acceptance,
+fn accept(granted: Option<Arc<Grants>>, exports: &[Exported]) -> Accepted {
+    let open = acceptance(&collects(), "m");
+    let mut acceptance = match granted {
+        Some(grants) => open.granting(grants),
+        None => open,
     };
-    for one in exported {
-        with(one, |it| acceptance.insert(it));
-    }
+    exports.iter().for_each(|one| insert(&mut acceptance, one));
     acceptance.settle();
     acceptance.accepted()
 }
@@ -222,15 +217,16 @@ proptest! {
             let is_made = |it: &Exported| (it.0, it.1, it.2) == (one.0, one.1, one.2);
             match there.iter().position(|it| *it == one) {
                 Some(at) if !is_new => {
-                    with(&there.remove(at), |it| kept.remove(it));
+                    let (key, _) = exported(&there.remove(at));
+                    kept.remove(&key);
                 }
                 None if is_new && !there.iter().any(is_made) => {
-                    with(&one, |it| kept.insert(it));
+                    insert(&mut kept, &one);
                     there.push(one);
                 }
                 _ => {}
             }
-            prop_assert_eq!(kept.all(), contests(&own, &there).all());
+            prop_assert_eq!(kept.contests(), contests(&own, &there).contests());
         }
     }
 }

@@ -1,20 +1,15 @@
 //! Routes that would lead away what this host needs: its store, its own addresses, its gateways.
 
-#![allow(clippy::unwrap_used, reason = "test code, though in functions of its own")]
-
 use proptest::prelude::*;
-use trueup_file::{
-    Acceptance, Accepted, AddressUse, Collect, File, Protected, Resource, TableNames,
-};
 use trueup_net::{Prefix, RouteKey};
+use trueup_world::{Acceptance, Accepted, AddressUse, Collect, Protected, Resource, ResourceKey};
 
-const COLLECTS: &str = "[world]\nstore = \"embedded\"\nhost = \"m\"\n\
-    [[collect]]\nkind = \"route\"\nwithin = [\"0.0.0.0/0\"]\n";
+use super::{acceptance, exported, read};
+
+const COLLECTS: &str = "[[collect]]\nkind = \"route\"\nwithin = [\"0.0.0.0/0\"]\n";
 
 fn collects(more: &str) -> Vec<Collect> {
-    let text = format!("{COLLECTS}{more}");
-    let file = File::parse("f", text.as_bytes(), &TableNames::default()).unwrap();
-    file.collects.unwrap()
+    read("m", &format!("{COLLECTS}{more}")).collects.unwrap()
 }
 
 /// This host is 10.0.0.5/24, and its store 10.0.0.1; another member is 172.16.9.1, by the default
@@ -36,12 +31,14 @@ fn data(dst: &str, via: &str) -> String {
     format!("{{ \"dst\": \"{dst}\", \"via\": \"{via}\" }}")
 }
 
-fn insert(acceptance: &mut Acceptance, exporter: &str, created: u64, data: &str) {
-    acceptance.insert(resource(exporter, created, data));
+/// Each host has one export, unless a test numbers them.
+fn of(exporter: &str, created: u64, data: &str) -> (ResourceKey, Resource) {
+    exported(exporter, "n", 0, created, data)
 }
 
-fn resource<'a>(exporter: &'a str, created: u64, data: &'a str) -> Resource<'a> {
-    Resource { exporter, name: "n", created, data: data.as_bytes() }
+fn insert(acceptance: &mut Acceptance, exporter: &str, created: u64, data: &str) {
+    let (key, resource) = of(exporter, created, data);
+    acceptance.insert(&key, &resource);
 }
 
 /// The reasons of those that are refused.
@@ -65,18 +62,18 @@ fn a_route_that_covers_what_this_host_needs_is_refused_and_the_rest_is_taken() {
         ("0.0.0.0/0", "10.0.0.7", "0.0.0.0/0 covers 172.16.9.1, an address of the store"),
         ("10.20.1.0/24", "10.0.0.5", "its gateway 10.0.0.5 is an address of this host"),
     ] {
-        let mut acceptance = Acceptance::new(&collects(""), "m");
+        let mut acceptance = super::acceptance(&collects(""), "m");
         acceptance.protect(&protected());
         insert(&mut acceptance, "b", 1, &data(dst, via));
         insert(&mut acceptance, "a", 2, &data("10.20.9.0/24", "10.0.0.11"));
         let found = reasons(&mut acceptance).join(" ");
         assert!(found.contains(reason), "{dst}: {found:?}, not {reason:?}");
-        let taken: Vec<String> = acceptance.routes().keys().map(|it| it.dst.to_string()).collect();
+        let taken: Vec<String> = acceptance.keys().map(|it| it.dst.to_string()).collect();
         assert_eq!(taken, ["10.20.9.0/24"], "beside {dst}");
     }
     // Shorter than what leads there without it.
     for dst in ["10.0.0.0/8", "10.0.0.0/23", "10.20.1.0/24", "64.0.0.0/2"] {
-        let mut acceptance = Acceptance::new(&collects(""), "m");
+        let mut acceptance = super::acceptance(&collects(""), "m");
         acceptance.protect(&protected());
         insert(&mut acceptance, "b", 1, &data(dst, "10.0.0.7"));
         assert_eq!(reasons(&mut acceptance), [""; 0], "{dst}");
@@ -88,7 +85,7 @@ fn a_default_route_is_taken_if_the_store_is_in_a_subnet_of_this_host() {
     let none: [Prefix; 0] = [];
     let store = "10.0.0.1".parse().unwrap();
     let protected = Protected::default().with_other(store, AddressUse::Store, none);
-    let mut acceptance = Acceptance::new(&collects(""), "m");
+    let mut acceptance = super::acceptance(&collects(""), "m");
     insert(&mut acceptance, "b", 1, &data("0.0.0.0/0", "10.0.0.7"));
     acceptance.protect(&protected);
     // Nothing else is known to lead to the store.
@@ -101,17 +98,17 @@ fn a_default_route_is_taken_if_the_store_is_in_a_subnet_of_this_host() {
 #[test]
 fn a_route_of_a_table_that_this_host_does_not_consult_covers_nothing() {
     let more = "[[collect]]\nkind = \"route\"\nwithin = [\"10.0.0.0/8\"]\ntable = 100\n";
-    let mut acceptance = Acceptance::new(&collects(more), "m");
+    let mut acceptance = super::acceptance(&collects(more), "m");
     acceptance.protect(&protected().with_tables([253, 254, 255]));
     insert(&mut acceptance, "b", 1, &data("10.0.0.1/32", "10.0.0.7"));
     acceptance.settle();
-    let taken: Vec<u32> = acceptance.routes().keys().map(|it| it.table).collect();
+    let taken: Vec<u32> = acceptance.keys().map(|it| it.table).collect();
     assert_eq!(taken, [100]);
 }
 
 #[test]
 fn what_has_cut_this_host_off_is_refused_until_it_changes() {
-    let mut acceptance = Acceptance::new(&collects(""), "m");
+    let mut acceptance = super::acceptance(&collects(""), "m");
     let before = data("10.20.1.0/24", "10.0.0.7");
     insert(&mut acceptance, "b", 1, &before);
     acceptance.settle();
@@ -125,18 +122,18 @@ fn what_has_cut_this_host_off_is_refused_until_it_changes() {
     acceptance.end_withholding(false);
     assert_eq!(reasons(&mut acceptance), ["the store was lost"]);
     // It may have been withdrawn meanwhile, with all others.
-    acceptance.remove(resource("b", 1, &before));
+    acceptance.remove(&of("b", 1, &before).0);
     insert(&mut acceptance, "b", 1, &before);
     assert_eq!(reasons(&mut acceptance), ["the store was lost"]);
     // One that comes later may have the prefix.
     let other = data("10.20.1.0/24", "10.0.0.8");
     insert(&mut acceptance, "c", 2, &other);
     acceptance.settle();
-    assert_eq!(acceptance.routes()[&key].1.exporter, "c");
-    acceptance.remove(resource("b", 1, &before));
+    assert_eq!(acceptance.accepted().routes[&key].1.exporter, "c");
+    acceptance.remove(&of("b", 1, &before).0);
     insert(&mut acceptance, "b", 1, &data("10.20.1.0/24", "10.0.0.9"));
     acceptance.settle();
-    assert_eq!(acceptance.routes()[&key].1.exporter, "b");
+    assert_eq!(acceptance.accepted().routes[&key].1.exporter, "b");
 }
 
 /// Something that happens to an acceptance.
@@ -178,21 +175,22 @@ proptest! {
         steps in prop::collection::vec(step(), 0..30),
     ) {
         let collects = collects("");
-        let mut kept = Acceptance::new(&collects, "m");
+        let mut kept = acceptance(&collects, "m");
         let mut protected = Protected::default();
-        let mut there: Vec<(u64, String)> = Vec::new();
-        for step in steps {
+        let mut there: Vec<(ResourceKey, Resource)> = Vec::new();
+        for (step, number) in steps.into_iter().zip(1..) {
             let none: [Prefix; 0] = [];
             match step {
                 Step::Insert(created, host, len, via) => {
                     let dst = subnet(host, len).to_string();
-                    there.push((created, data(&dst, &at(via).to_string())));
-                    let (created, data) = there.last().unwrap();
-                    insert(&mut kept, "a", *created, data);
+                    let data = data(&dst, &at(via).to_string());
+                    let (key, resource) = exported("a", "n", number, created, &data);
+                    kept.insert(&key, &resource);
+                    there.push((key, resource));
                 }
                 Step::Remove(index) if !there.is_empty() => {
-                    let (created, data) = there.remove(index % there.len());
-                    kept.remove(resource("a", created, &data));
+                    let (key, _) = there.remove(index % there.len());
+                    kept.remove(&key);
                 }
                 Step::Remove(_) => {}
                 Step::Own(host, len) => {
@@ -204,13 +202,13 @@ proptest! {
             }
             kept.protect(&protected);
             kept.settle();
-            for key in kept.routes().keys() {
+            for key in kept.keys() {
                 prop_assert_eq!(protected.covered(key), None);
             }
         }
-        let mut anew = Acceptance::new(&collects, "m");
-        for (created, data) in there.iter().rev() {
-            insert(&mut anew, "a", *created, data);
+        let mut anew = acceptance(&collects, "m");
+        for (key, resource) in there.iter().rev() {
+            anew.insert(key, resource);
         }
         anew.protect(&protected);
         anew.settle();

@@ -1,0 +1,84 @@
+//! What a collecting host pays for one change among many exports: from what the collector holds to
+//! the routes that are accepted.
+//!
+//! `cargo run --release -p trueup-world --example change`
+
+use std::error::Error;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use trueup_file::exported_route;
+use trueup_reconcile::Hints;
+use trueup_world::{
+    Acceptance, Collect, Collector, CollectorConfig, DampingConfig, Embedded, Export, Filter,
+    Knowledge, Seen, Session, World,
+};
+
+/// How many changes are measured.
+const CHANGES: usize = 200;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    for exports in [100, 1_000, 10_000, 100_000] {
+        let mut times = measure(exports)?;
+        times.sort();
+        println!(
+            "{exports:>7} exports: p50 {:?}, p90 {:?}",
+            times[CHANGES / 2],
+            times[CHANGES * 9 / 10]
+        );
+    }
+    Ok(())
+}
+
+fn measure(exports: u32) -> Result<Vec<Duration>, Box<dyn Error>> {
+    let store = Embedded::in_memory();
+    let world = |host: &str| World::new(store.connect(), "/measured", host);
+    let exporter = Session::begin(world("a")?, "a", Duration::from_secs(600))?;
+    let all: Vec<Export> = (0..exports).map(|number| export(number, 1)).collect();
+    exporter.declare(&all)?;
+    let (hint, hints) = mpsc::channel();
+    let config = CollectorConfig {
+        damping: DampingConfig::default().with_interval(Duration::ZERO),
+        ..CollectorConfig::default()
+    };
+    let send = Hints::new(move || drop(hint.send(())));
+    let collector = Collector::start(&world("b")?, &[Filter::kind("route")], config, send)?;
+    let mut collect = Collect::routes(vec!["10.0.0.0/8".parse()?]);
+    collect.limit = exports;
+    let mut acceptance = Acceptance::new(&[collect], "b", exported_route);
+    let mut seen = Seen::default();
+    let mut take = || -> Result<usize, Box<dyn Error>> {
+        let Knowledge::Known(holdings) = collector.knowledge(seen) else {
+            return Ok(0);
+        };
+        acceptance.update(&holdings);
+        seen = holdings.seen;
+        Ok(acceptance.settle().len())
+    };
+    let mut there = 0;
+    while there < all.len() {
+        hints.recv_timeout(Duration::from_secs(60))?;
+        there += take()?;
+    }
+    let mut times = Vec::new();
+    while times.len() < CHANGES {
+        let number = times.len() as u32 % exports;
+        exporter.export(&[export(number, 2 + times.len() as u8 % 200)])?;
+        loop {
+            hints.recv_timeout(Duration::from_secs(60))?;
+            let begun = Instant::now();
+            if take()? == 1 {
+                times.push(begun.elapsed());
+                break;
+            }
+        }
+    }
+    Ok(times)
+}
+
+/// The export of a route by a gateway.
+fn export(number: u32, gateway: u8) -> Export {
+    let [_, a, b, c] = (number << 4).to_be_bytes();
+    let data = format!("{{ \"dst\": \"10.{a}.{b}.{c}/28\", \"via\": \"10.255.0.{gateway}\" }}");
+    Export::new("route", number.to_string(), data)
+}

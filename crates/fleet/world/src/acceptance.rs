@@ -1,0 +1,454 @@
+//! [`Acceptance`]: what is accepted of the exports of other hosts, kept from change to change. A
+//! change costs what it changes, and not what there is.
+
+mod accepted;
+mod barrier;
+mod collect;
+mod contests;
+mod offer;
+mod overlaps;
+mod protected;
+mod unusable;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::Arc;
+
+use trueup_net::{IfName, Kind, Prefix, Route, RouteKey};
+
+use crate::collector::Holdings;
+use crate::resource_key::ResourceKey;
+use crate::resources::Resource;
+pub use accepted::{Accepted, Origin, Overlap, Refused};
+use barrier::Barrier;
+pub use collect::Collect;
+use contests::Contests;
+pub use contests::{Contest, ContestEffect};
+use offer::{Id, Offer};
+use overlaps::{Overlaps, Owners};
+pub use protected::{AddressUse, Protected};
+pub use unusable::check_route;
+
+/// The exports of one host that make a route of one collection, or would without its limit.
+#[derive(Default)]
+struct Share {
+    taken: BTreeSet<Arc<Id>>,
+    /// Refused for the limit alone. Once all are judged they come after those that are taken.
+    waiting: BTreeSet<Arc<Id>>,
+}
+
+/// Reads what was exported: a route, or why it is none.
+type Read = fn(&[u8]) -> Result<Route<IfName>, String>;
+
+/// Whether a host may export a route to a destination.
+type Granted = Arc<dyn Fn(&str, Prefix) -> bool + Send + Sync>;
+
+/// What is accepted of the exports of other hosts, and what they contest of this host's own, kept
+/// from change to change. It is untrusted input: checked, bounded and confined.
+///
+/// Of two exports for the same route the one that was made first wins, on every host. A route is
+/// taken only if a collection takes from its exporter, and its destination is within; in number, as
+/// many as the collection takes from one host, those that were made first. Its table and device are
+/// the collection's.
+///
+/// What is inserted and removed counts from the next [`settle`](Self::settle) on.
+pub struct Acceptance {
+    /// This host.
+    host: String,
+    read: Read,
+    collects: Vec<Collect>,
+    /// Which exports count; none, all do.
+    granted: Option<Granted>,
+    /// Exports of hosts that no collection takes from are not refused, but left out.
+    is_of_collected: bool,
+    offers: BTreeMap<Arc<ResourceKey>, Offer>,
+    contests: Contests,
+    /// Those that would make the same route.
+    rivals: BTreeMap<RouteKey, BTreeSet<Arc<Id>>>,
+    /// For each collection, by the exporter.
+    shares: Vec<HashMap<String, Share>>,
+    owners: Owners,
+    /// Those that make no route, with the reasons.
+    refused: BTreeMap<Arc<Id>, String>,
+    overlaps: Overlaps,
+    barrier: Barrier,
+    /// To be judged.
+    dirty: BTreeSet<Arc<Id>>,
+    changed: BTreeSet<RouteKey>,
+}
+
+impl Acceptance {
+    /// Makes one without any export, for the collections of `host`, this host. `read` reads what was
+    /// exported.
+    pub fn new(
+        collects: &[Collect],
+        host: &str,
+        read: fn(&[u8]) -> Result<Route<IfName>, String>,
+    ) -> Acceptance {
+        Acceptance {
+            host: host.to_owned(),
+            read,
+            collects: collects.to_vec(),
+            granted: None,
+            is_of_collected: false,
+            offers: BTreeMap::new(),
+            contests: Contests::default(),
+            rivals: BTreeMap::new(),
+            shares: collects.iter().map(|_| HashMap::new()).collect(),
+            owners: Owners::new(),
+            refused: BTreeMap::new(),
+            overlaps: Overlaps::default(),
+            barrier: Barrier::default(),
+            dirty: BTreeSet::new(),
+            changed: BTreeSet::new(),
+        }
+    }
+
+    /// Watches what other hosts export of the prefixes that this host exports, each with its name.
+    #[must_use]
+    pub fn with_exports<'a>(
+        mut self,
+        exports: impl IntoIterator<Item = (&'a str, &'a Route<IfName>)>,
+    ) -> Acceptance {
+        for (name, route) in exports {
+            self.contests.declare(name, route);
+        }
+        self
+    }
+
+    /// Refuses what is not granted: it makes no route, and is in nobody's way.
+    #[cfg(feature = "grants")]
+    #[must_use]
+    pub fn granting(self, grants: Arc<crate::Grants>) -> Acceptance {
+        let granted: Granted = Arc::new(move |exporter, dst| grants.allows(exporter, dst));
+        Acceptance { granted: Some(granted), ..self }
+    }
+
+    /// Leaves exports out of hosts that no collection takes from, instead of refusing them.
+    #[must_use]
+    pub fn of_collected_hosts(self) -> Acceptance {
+        Acceptance { is_of_collected: true, ..self }
+    }
+
+    /// Takes in what a collector holds: all of it, or what has changed.
+    pub fn update(&mut self, holdings: &Holdings) {
+        if holdings.is_all {
+            let gone: Vec<Arc<ResourceKey>> = (self.offers.keys())
+                .chain(self.contests.keys())
+                .filter(|key| !holdings.changes.contains_key(&***key))
+                .cloned()
+                .collect();
+            gone.iter().for_each(|key| self.remove(key));
+        }
+        for (key, now) in &holdings.changes {
+            match now {
+                Some(resource) => self.insert(key, resource),
+                None => self.remove(key),
+            }
+        }
+    }
+
+    /// Adds an export, or replaces it.
+    pub fn insert(&mut self, key: &ResourceKey, resource: &Resource) {
+        if key.kind != Kind::Route.name()
+            || self.offers.get(key).is_some_and(|it| it.is_of(resource))
+        {
+            return;
+        }
+        self.remove(key);
+        let is_own = key.exporter == self.host;
+        let is_judged = !is_own && self.judges(&key.exporter);
+        if !is_judged && self.contests.is_empty() {
+            return;
+        }
+        let exported =
+            (self.read)(&resource.data).and_then(|route| check_route(&route).map(|()| route));
+        let id = Arc::new(Id { created: resource.created, key: Arc::new(key.clone()) });
+        if is_own {
+            if let Ok(route) = exported {
+                self.contests.insert_own(&id, route.dst);
+            }
+            return;
+        }
+        let denied = exported.as_ref().ok().map(|route| route.dst).filter(|dst| {
+            self.granted.as_ref().is_some_and(|granted| !granted(&key.exporter, *dst))
+        });
+        if let (Ok(route), None) = (&exported, denied) {
+            self.contests.insert(&id, route);
+        }
+        if is_judged {
+            let exported = exported.as_ref().map_err(String::clone);
+            let mut offer = Offer::new(id, resource, exported, &self.collects);
+            if let Some(dst) = denied {
+                offer.refuse(format!("{dst} is not granted to host {}", key.exporter));
+            }
+            self.add(offer);
+        }
+    }
+
+    /// Removes an export. One that was not inserted is no error.
+    pub fn remove(&mut self, key: &ResourceKey) {
+        self.contests.remove(key);
+        let Some(id) = self.offers.get(key).map(|offer| Arc::clone(&offer.id)) else {
+            return;
+        };
+        self.take(&id, BTreeSet::new(), BTreeSet::new());
+        let Some(offer) = self.offers.remove(key) else {
+            return;
+        };
+        self.dirty.extend(self.barrier.remove(&offer));
+        self.dirty.remove(&id);
+        self.refused.remove(&id);
+        for key in offer.keys() {
+            let Some(rivals) = self.rivals.get_mut(&key) else {
+                continue;
+            };
+            rivals.remove(&id);
+            if rivals.is_empty() {
+                self.rivals.remove(&key);
+            }
+        }
+    }
+
+    /// Replaces what no route may lead away. Returns true if it was something else.
+    pub fn protect(&mut self, protected: &Protected) -> bool {
+        let is_new = self.barrier.protect(protected);
+        if is_new {
+            let concerned = self.offers.values().filter(|offer| offer.destination().is_some());
+            self.dirty.extend(concerned.map(|offer| Arc::clone(&offer.id)));
+        }
+        is_new
+    }
+
+    /// Returns what no route may lead away.
+    pub fn protected(&self) -> &Protected {
+        self.barrier.protected()
+    }
+
+    /// Refuses the export that makes the route of a key, until that is [confirmed or
+    /// released](Self::end_withholding), or it changes.
+    pub fn withhold(&mut self, key: &RouteKey, reason: &str) {
+        if let Some(offer) = self.owners.get(key).and_then(|id| self.offers.get(&id.key)) {
+            self.dirty.insert(Arc::clone(&offer.id));
+            self.barrier.withhold(offer, reason.to_owned());
+        }
+    }
+
+    /// Refuses the exports that are [withheld](Self::withhold) until they change, or judges them
+    /// anew.
+    pub fn end_withholding(&mut self, is_confirmed: bool) {
+        if is_confirmed {
+            self.barrier.confirm();
+        } else {
+            self.dirty.extend(self.barrier.release());
+        }
+    }
+
+    /// Withholds what another acceptance withholds.
+    pub fn withhold_as(&mut self, other: &Acceptance) {
+        self.dirty.extend(self.barrier.withhold_as(&other.barrier));
+    }
+
+    /// Judges what has changed, in order. Returns the keys whose routes are others than before.
+    pub fn settle(&mut self) -> BTreeSet<RouteKey> {
+        while let Some(id) = self.dirty.pop_first() {
+            self.judge(&id);
+        }
+        let changed = std::mem::take(&mut self.changed);
+        self.overlaps.update(&self.owners, &changed);
+        changed
+    }
+
+    /// Returns the keys of the routes.
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = &RouteKey> {
+        self.owners.keys()
+    }
+
+    /// Returns the route of a key.
+    pub fn route(&self, key: &RouteKey) -> Option<&Route<IfName>> {
+        self.offers.get(&self.owners.get(key)?.key)?.route(key)
+    }
+
+    /// Returns how many exports are refused.
+    pub fn refused(&self) -> usize {
+        self.refused.len()
+    }
+
+    /// Returns how many routes take traffic from another host's.
+    pub fn overlaps(&self) -> usize {
+        self.overlaps.len()
+    }
+
+    /// Returns what other hosts export of the prefixes that this host exports: for each export of
+    /// this host and each other host, one contest of the whole prefix and one of parts at most.
+    /// Those that lose traffic come first.
+    pub fn contests(&self) -> Vec<Contest> {
+        self.contests.all()
+    }
+
+    /// Returns all that is accepted and refused.
+    pub fn accepted(&self) -> Accepted {
+        let dst = |id: &Id| self.offers.get(&id.key)?.dst;
+        Accepted {
+            routes: (self.owners.iter())
+                .filter_map(|(key, id)| Some((*key, (self.route(key)?.clone(), id.origin()))))
+                .collect(),
+            refused: (self.refused.iter())
+                .map(|(id, reason)| Refused {
+                    origin: id.origin(),
+                    dst: dst(id),
+                    reason: reason.clone(),
+                })
+                .collect(),
+            overlaps: self.overlaps.all(&self.owners),
+        }
+    }
+
+    /// True if exports of a host are judged.
+    fn judges(&self, exporter: &str) -> bool {
+        !self.is_of_collected || self.collects.iter().any(|it| it.from.contains(exporter))
+    }
+
+    fn add(&mut self, offer: Offer) {
+        for key in offer.keys() {
+            self.rivals.entry(key).or_default().insert(Arc::clone(&offer.id));
+        }
+        self.dirty.extend(self.barrier.insert(&offer));
+        self.dirty.insert(Arc::clone(&offer.id));
+        self.offers.insert(Arc::clone(&offer.id.key), offer);
+    }
+
+    /// Decides about an export. All that come before it are decided.
+    fn judge(&mut self, id: &Arc<Id>) {
+        // A withheld one may be gone, or be another one by now.
+        let Some(offer) = self.offers.get(&id.key).filter(|offer| offer.id == *id) else {
+            return;
+        };
+        let mut reason = match &offer.error {
+            Some(error) => error.clone(),
+            None => format!("no collection takes from host {}", id.key.exporter),
+        };
+        let (mut taken, mut waiting) = (BTreeSet::new(), BTreeSet::new());
+        for (position, route) in &offer.routes {
+            let key = match route {
+                Ok((key, _)) => key,
+                Err(why) => {
+                    reason.clone_from(why);
+                    continue;
+                }
+            };
+            if let Some(why) = self.barrier.refusal(offer, key) {
+                reason = why;
+            } else if let Some(owner) = self.owners.get(key).filter(|owner| *owner < id) {
+                reason = format!("{} was exported first: {}", key.dst, owner.origin());
+            } else if self.is_full(*position, id) {
+                let limit = self.collects[*position].limit;
+                reason = format!("the limit of {limit} from one host is reached");
+                waiting.insert(*position);
+            } else {
+                taken.insert((*position, *key));
+            }
+        }
+        if taken.is_empty() {
+            self.refused.insert(Arc::clone(id), reason);
+        } else {
+            self.refused.remove(id);
+        }
+        self.take(id, taken, waiting);
+    }
+
+    /// True if a collection takes as many of the exporter as it may before an export.
+    fn is_full(&self, position: usize, id: &Arc<Id>) -> bool {
+        let limit = self.collects[position].limit as usize;
+        let Some(Share { taken, .. }) = self.shares[position].get(&id.key.exporter) else {
+            return false;
+        };
+        taken.len() >= limit
+            && (taken.last().is_some_and(|last| last < id)
+                || taken.range(..Arc::clone(id)).count() >= limit)
+    }
+
+    /// Has an export make these routes and no others, and wait for the limits of these collections.
+    /// Those after it that this concerns are judged again.
+    fn take(&mut self, id: &Arc<Id>, taken: BTreeSet<(usize, RouteKey)>, waiting: BTreeSet<usize>) {
+        let Some(offer) = self.offers.get_mut(&id.key) else {
+            return;
+        };
+        let positions: Vec<usize> = offer.routes.iter().map(|(position, _)| *position).collect();
+        let before = std::mem::replace(&mut offer.taken, taken.clone());
+        for (_, key) in before.difference(&taken) {
+            self.release(key, id);
+        }
+        for (position, key) in &taken {
+            let is_owner = self.owners.insert(*key, Arc::clone(id)).as_ref() == Some(id);
+            if !is_owner {
+                self.judge_rivals(key, id);
+            }
+            if !is_owner || !before.contains(&(*position, *key)) {
+                self.changed.insert(*key);
+            }
+        }
+        for position in positions {
+            let is_taken = taken.iter().any(|(of, _)| *of == position);
+            self.share(position, id, is_taken, waiting.contains(&position));
+        }
+    }
+
+    /// Removes the route of a key, if it is of this export.
+    fn release(&mut self, key: &RouteKey, id: &Arc<Id>) {
+        if self.owners.get(key) == Some(id) {
+            self.owners.remove(key);
+            self.changed.insert(*key);
+            self.judge_rivals(key, id);
+        }
+    }
+
+    /// Has those be judged that offer the same route, and come later.
+    fn judge_rivals(&mut self, key: &RouteKey, id: &Arc<Id>) {
+        if let Some(rivals) = self.rivals.get(key) {
+            self.dirty.extend(after(rivals, id).cloned());
+        }
+    }
+
+    /// Notes what a collection makes of an export. Those that are too many now are judged again, or
+    /// those for which there is room.
+    fn share(&mut self, position: usize, id: &Arc<Id>, is_taken: bool, is_waiting: bool) {
+        let shares = &mut self.shares[position];
+        let exporter = &id.key.exporter;
+        if !is_taken && !is_waiting && !shares.contains_key(exporter) {
+            return;
+        }
+        let share = shares.entry(exporter.clone()).or_default();
+        for (all, is_in) in [(&mut share.taken, is_taken), (&mut share.waiting, is_waiting)] {
+            if is_in {
+                all.insert(Arc::clone(id));
+            } else {
+                all.remove(id);
+            }
+        }
+        let limit = self.collects[position].limit as usize;
+        let too_many = share.taken.len().saturating_sub(limit);
+        let room = limit.saturating_sub(share.taken.len());
+        let last = after(&share.taken, id).rev().take(too_many);
+        let first = after(&share.waiting, id).take(room);
+        self.dirty.extend(last.chain(first).cloned());
+        if share.taken.is_empty() && share.waiting.is_empty() {
+            shares.remove(exporter);
+        }
+    }
+}
+
+/// Returns those that come after an export.
+fn after<'a>(
+    all: &'a BTreeSet<Arc<Id>>,
+    id: &Arc<Id>,
+) -> impl DoubleEndedIterator<Item = &'a Arc<Id>> {
+    all.range((Excluded(Arc::clone(id)), Unbounded))
+}
+
+impl fmt::Debug for Acceptance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Acceptance(..)")
+    }
+}

@@ -1,0 +1,85 @@
+//! The routes that take traffic from another host's, kept from change to change: to a part of its
+//! prefix, or to all of it with a lower metric.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use trueup_net::{IpNetwork, Prefix, RouteKey};
+
+use super::accepted::Overlap;
+use super::offer::Id;
+
+/// The export that makes each route.
+pub(super) type Owners = BTreeMap<RouteKey, Arc<Id>>;
+
+/// The routes that take traffic from another host's: each with the one that the kernel would use
+/// without it.
+#[derive(Default)]
+pub(super) struct Overlaps {
+    /// The routes by table and destination: those to parts of a prefix follow it.
+    by_prefix: BTreeMap<(u32, Prefix), BTreeSet<RouteKey>>,
+    /// The route to the prefix, by the route to a part of it.
+    found: BTreeMap<RouteKey, RouteKey>,
+}
+
+impl Overlaps {
+    /// Brings it up to date with routes, of which these have changed.
+    pub(super) fn update(&mut self, owners: &Owners, changed: &BTreeSet<RouteKey>) {
+        for key in changed {
+            let at = (key.table, key.dst);
+            let of_prefix = self.by_prefix.entry(at).or_default();
+            if owners.contains_key(key) {
+                of_prefix.insert(*key);
+            } else {
+                of_prefix.remove(key);
+            }
+            if of_prefix.is_empty() {
+                self.by_prefix.remove(&at);
+            }
+        }
+        let mut concerned = changed.clone();
+        for RouteKey { table, dst, .. } in changed {
+            concerned.extend(
+                (self.by_prefix.range((*table, *dst)..))
+                    .take_while(|((of, part), _)| of == table && dst.covers(*part))
+                    .flat_map(|(_, keys)| keys),
+            );
+        }
+        for key in concerned {
+            match self.outer(owners, &key) {
+                Some(outer) => self.found.insert(key, outer),
+                None => self.found.remove(&key),
+            };
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.found.len()
+    }
+
+    pub(super) fn all(&self, owners: &Owners) -> Vec<Overlap> {
+        let side = |key: &RouteKey| Some((key.dst, owners.get(key)?.origin()));
+        (self.found.iter())
+            .filter_map(|(inner, outer)| Some(Overlap { outer: side(outer)?, inner: side(inner)? }))
+            .collect()
+    }
+
+    /// Returns the route of another host that this one takes traffic from: to the same prefix with
+    /// the next higher metric, or else to the longest prefix around it.
+    fn outer(&self, owners: &Owners, key: &RouteKey) -> Option<RouteKey> {
+        let exporter = &owners.get(key)?.key.exporter;
+        let is_anothers =
+            |outer: &&RouteKey| owners.get(*outer).is_some_and(|it| it.key.exporter != *exporter);
+        let behind = (self.by_prefix.get(&(key.table, key.dst)).into_iter().flatten())
+            .filter(|other| other.metric > key.metric)
+            .find(is_anothers);
+        let around = || {
+            (0..key.dst.len()).rev().find_map(|len| {
+                let network = IpNetwork::new(key.dst.address(), len).ok()?;
+                let at = (key.table, Prefix::containing(network));
+                self.by_prefix.get(&at)?.iter().rev().find(is_anothers)
+            })
+        };
+        behind.or_else(around).copied()
+    }
+}

@@ -1,0 +1,113 @@
+//! The copy that a collector's watch has of the store: its events, and what they told of exports.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::state::{Changed, Event, Told, View};
+use crate::keys::Keys;
+use crate::resources::{resource, session_lease};
+use crate::watch::{Feeds, Mirror, Raw};
+use crate::{Entry, Filter, Resource, ResourceKey, Revision, World};
+
+pub(super) struct Copy {
+    mirror: Arc<Mirror>,
+    keys: Keys,
+    filters: Vec<Filter>,
+}
+
+/// What a key is about.
+enum Id {
+    Export(ResourceKey),
+    Session(String),
+    Generation(String),
+}
+
+type Before = BTreeMap<Vec<u8>, Option<Arc<Entry>>>;
+
+impl Copy {
+    pub(super) fn new(world: &World, filters: &[Filter], feeds: &Feeds) -> Copy {
+        Copy {
+            mirror: Arc::clone(feeds.mirror()),
+            keys: world.keys.clone(),
+            filters: filters.to_vec(),
+        }
+    }
+
+    /// Returns the event; none if it is about nothing that is collected, or is malformed.
+    pub(super) fn event(&self, raw: Raw) -> Option<Event> {
+        Some(match raw {
+            Raw::Ready(revision, entries) => Event::View(self.view(revision, &entries, None)),
+            Raw::Resync(revision, entries, before) => {
+                Event::View(self.view(revision, &entries, Some(before)))
+            }
+            Raw::Interrupted(since, error) => Event::Interrupted(since, error),
+            Raw::Restored(revision) => Event::Restored(revision),
+            Raw::Change { key, before, now, revision } => match self.id(&key)? {
+                Id::Export(key) => Event::Export(changed(key, before, now.as_deref()), revision),
+                Id::Session(host) => {
+                    Event::Session(host, now.as_deref().map(session_lease), revision)
+                }
+                Id::Generation(host) => {
+                    Event::Generation(host, now.map(|entry| entry.lease), revision)
+                }
+            },
+        })
+    }
+
+    /// Returns a view of all entries. Without `before`, all differ from what was known.
+    fn view(&self, revision: Revision, entries: &[Arc<Entry>], before: Option<Before>) -> View {
+        let mut view = View { revision, ..View::default() };
+        let is_first = before.is_none();
+        let mut before = before.unwrap_or_default();
+        for entry in entries {
+            match self.id(&entry.key) {
+                Some(Id::Export(key)) => match before.remove(&entry.key) {
+                    None if !is_first => {}
+                    before => view.exports.push(changed(key, before.flatten(), Some(entry))),
+                },
+                Some(Id::Session(host)) => view.alive.push((host, session_lease(entry))),
+                Some(Id::Generation(host)) => {
+                    view.declared.push((host, entry.lease, entry.modified));
+                }
+                None => {}
+            }
+        }
+        for (key, before) in before {
+            if let Some(Id::Export(key)) = self.id(&key) {
+                view.exports.push(changed(key, before, None));
+            }
+        }
+        view
+    }
+
+    fn id(&self, key: &[u8]) -> Option<Id> {
+        if key.starts_with(&self.keys.hosts()) {
+            return match self.keys.parse_host(key).ok()? {
+                (host, word, None) if word == "session" => Some(Id::Session(host)),
+                (host, word, None) if word == "generation" => Some(Id::Generation(host)),
+                _ => None,
+            };
+        }
+        let key = self.keys.parse_resource(key).ok()?;
+        self.filters.iter().any(|it| it.matches(&key)).then_some(Id::Export(key))
+    }
+}
+
+impl Told for Copy {
+    fn export(&self, key: &ResourceKey) -> Option<Resource> {
+        self.mirror.told(&self.keys.resource(key)).map(|entry| resource(&entry))
+    }
+
+    fn exports(&self) -> BTreeMap<ResourceKey, Resource> {
+        (self.mirror.all_told().iter())
+            .filter_map(|entry| match self.id(&entry.key)? {
+                Id::Export(key) => Some((key, resource(entry))),
+                Id::Session(_) | Id::Generation(_) => None,
+            })
+            .collect()
+    }
+}
+
+fn changed(key: ResourceKey, before: Option<Arc<Entry>>, now: Option<&Entry>) -> Changed {
+    Changed { key, before: before.as_deref().map(resource), now: now.map(resource) }
+}

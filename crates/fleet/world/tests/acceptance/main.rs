@@ -1,0 +1,59 @@
+//! What is accepted of other hosts' exports, and what they contest.
+#![allow(clippy::unwrap_used)]
+
+mod confined;
+mod contests;
+mod kept;
+mod protected;
+
+use trueup_file::{File, TableNames, exported_route};
+use trueup_world::{Acceptance, Accepted, Collect, Hosts, Resource, ResourceKey, Revision};
+
+/// Reads sections of a file of a host with an embedded store.
+fn read(host: &str, sections: &str) -> File {
+    let text = format!("[world]\nstore = \"embedded\"\nhost = \"{host}\"\n{sections}");
+    let file = File::parse("f", text.as_bytes(), &TableNames::default());
+    file.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Makes an acceptance without any export.
+fn acceptance(collects: &[Collect], host: &str) -> Acceptance {
+    Acceptance::new(collects, host, exported_route)
+}
+
+/// An export of the kind `route`. `number` tells it from others of its host and name: it is the
+/// recipient.
+fn exported(
+    exporter: &str,
+    name: &str,
+    number: u64,
+    created: u64,
+    data: &str,
+) -> (ResourceKey, Resource) {
+    let key = ResourceKey {
+        exporter: exporter.to_owned(),
+        recipient: Hosts::One(format!("{number:08}")),
+        kind: "route".to_owned(),
+        name: name.into(),
+    };
+    let created = Revision(created);
+    (key, Resource { data: data.into(), created, revision: created, lease: None })
+}
+
+/// What is accepted of these exports, and of no others.
+fn accept<'a>(
+    collects: &[Collect],
+    host: &str,
+    exports: impl IntoIterator<Item = &'a (ResourceKey, Resource)>,
+) -> Accepted {
+    let mut acceptance = acceptance(collects, host);
+    for (key, resource) in exports {
+        acceptance.insert(key, resource);
+    }
+    acceptance.settle();
+    acceptance.accepted()
+}
+
+fn reasons(accepted: &Accepted) -> Vec<&str> {
+    accepted.refused.iter().map(|it| &*it.reason).collect()
+}
