@@ -7,7 +7,8 @@ use crate::error::{Diagnostic, MAX_PROBLEMS};
 use crate::file::File;
 use crate::file_keys::{self, NEXTHOPS, PROTOCOL, SYSCTL};
 use crate::location::{Cursor, Locations};
-use crate::section::{self, Opened, Section};
+use crate::section::{Opened, Section};
+use crate::sections;
 use crate::settings::{self, Settings};
 use crate::suggest::unknown;
 use crate::sysctl::Sysctls;
@@ -41,7 +42,7 @@ impl<'a> Collector<'a> {
             given: Vec::new(),
             protocol_at: 0,
             not_adopted: None,
-            sections: section::all(),
+            sections: sections::all(),
             sysctls: None,
             faults: Vec::new(),
         }

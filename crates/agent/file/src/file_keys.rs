@@ -11,6 +11,8 @@ pub(crate) const NEXTHOPS: &str = "nexthops";
 pub(crate) const DOMAIN: &str = "domain";
 pub(crate) const OWNERSHIP: &str = "ownership";
 pub(crate) const WORLD: &str = "world";
+/// The section whose elements are asked for by their places.
+pub(crate) const COLLECT: &str = "collect";
 pub(crate) const SYSCTL: &str = "sysctl";
 pub(crate) const SYSCTL_REVERT: &str = "sysctl_revert";
 

@@ -10,33 +10,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 
-use crate::collect::Collector;
-use crate::file_keys::{self, SYSCTL};
 use crate::value::{Fault, Key, MAX_DEPTH, Node, Result, Table, Value, fraction, too_deep};
-
-/// Reads a whole text into `collector`.
-///
-/// # Errors
-///
-/// At the first violation of JSON. Faults of objects are added to the collector.
-pub(crate) fn read<'a>(text: &'a str, collector: &mut Collector<'a>) -> Result<()> {
-    let mut input = Input { text, is_sysctl: false };
-    let pairs: Pairs<'a> = input.parse(text)?;
-    for (key, value) in pairs.0 {
-        let key = input.key(key)?;
-        input.is_sysctl = key.name == SYSCTL;
-        if !value.get().starts_with('[') || file_keys::find(&key.name).is_some() {
-            collector.pair(key, input.value(value, MAX_DEPTH)?)?;
-            continue;
-        }
-        let elements: Vec<&'a RawValue> = input.parse(value.get())?;
-        collector.list(&key)?;
-        for element in elements {
-            collector.element(&key.name, input.value(element, MAX_DEPTH)?);
-        }
-    }
-    Ok(())
-}
 
 /// Reads one value alone.
 ///
@@ -49,7 +23,7 @@ pub(crate) fn value(text: &str) -> Result<Value<'_>> {
 }
 
 /// The pairs of an object in the order of the file, with repeated keys.
-struct Pairs<'a>(Vec<(&'a RawValue, &'a RawValue)>);
+pub(crate) struct Pairs<'a>(pub(crate) Vec<(&'a RawValue, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Pairs<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
@@ -76,10 +50,11 @@ impl<'de> Deserialize<'de> for Pairs<'de> {
     }
 }
 
-struct Input<'a> {
-    text: &'a str,
+/// A text that is read.
+pub(crate) struct Input<'a> {
+    pub(crate) text: &'a str,
     /// True within the one section whose tables may have any number of keys.
-    is_sysctl: bool,
+    pub(crate) is_sysctl: bool,
 }
 
 impl<'a> Input<'a> {
@@ -88,14 +63,14 @@ impl<'a> Input<'a> {
         (part.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize)
     }
 
-    fn parse<T: Deserialize<'a>>(&self, part: &'a str) -> Result<T> {
+    pub(crate) fn parse<T: Deserialize<'a>>(&self, part: &'a str) -> Result<T> {
         serde_json::from_str(part).map_err(|error| Fault {
             at: self.offset(part) + position(part, error.line(), error.column()),
             message: message(&error),
         })
     }
 
-    fn key(&self, key: &'a RawValue) -> Result<Key<'a>> {
+    pub(crate) fn key(&self, key: &'a RawValue) -> Result<Key<'a>> {
         let name = self.string(key.get())?;
         let at = self.offset(key.get());
         Ok(Key { at, name })
@@ -110,7 +85,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    fn value(&self, raw: &'a RawValue, depth: usize) -> Result<Value<'a>> {
+    pub(crate) fn value(&self, raw: &'a RawValue, depth: usize) -> Result<Value<'a>> {
         let text = raw.get();
         let at = self.offset(text);
         if depth == 0 {
@@ -127,10 +102,7 @@ impl<'a> Input<'a> {
                 Node::List(elements.collect::<Result<_>>()?)
             }
             Some(b'{') => {
-                let mut table = match self.is_sysctl {
-                    true => Table::unbounded(),
-                    false => Table::default(),
-                };
+                let mut table = if self.is_sysctl { Table::unbounded() } else { Table::default() };
                 for (key, value) in self.parse::<Pairs<'a>>(text)?.0 {
                     table.insert(self.key(key)?, self.value(value, depth - 1)?)?;
                 }

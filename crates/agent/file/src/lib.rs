@@ -4,6 +4,7 @@
 
 mod collect;
 mod domain;
+mod element;
 mod error;
 mod fields;
 mod file;
@@ -11,15 +12,18 @@ mod file_keys;
 mod graph;
 mod json;
 mod kinds;
-mod list;
 mod location;
+mod order_check;
 mod other_words;
 mod parse;
+mod read;
 mod section;
+mod sections;
 mod settings;
 mod suggest;
 mod sysctl;
 mod tables;
+mod text;
 mod toml;
 mod value;
 mod world;

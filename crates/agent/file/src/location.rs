@@ -5,9 +5,8 @@ use std::fmt;
 
 use trueup_net::Kind;
 use trueup_sysctl::Key;
-use trueup_world::Collect;
 
-use crate::list::Element as _;
+use crate::file_keys::COLLECT;
 
 /// A location in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,7 +46,7 @@ impl Locations {
 
     /// Returns the location of a `[[collect]]`, by its position.
     pub fn of_collect(&self, index: usize) -> Option<Location> {
-        self.elements.get(Collect::NAME)?.get(index).copied()
+        self.elements.get(COLLECT)?.get(index).copied()
     }
 
     /// Returns the location of a sysctl.

@@ -1,17 +1,16 @@
 //! A section of a file: a list of tables of one sort. How it was opened is the same for every
 //! section; the elements are of one sort or another.
 
-use trueup_net::Desired;
+use trueup_net::{Desired, Kind};
 
+use crate::element::{Element, duplicates};
 use crate::error::Diagnostic;
+use crate::fields::Fields;
 use crate::file::File;
 use crate::file_keys;
-use crate::graph;
-use crate::kinds::{self, Output};
 use crate::location::{Cursor, Location};
 use crate::tables::TableNames;
-use crate::value::{Fault, Result, Value};
-use crate::world;
+use crate::value::{Fault, Result, Table, Value};
 
 /// How a section was opened, which says whether more may be added to it.
 #[derive(Clone, Copy, PartialEq)]
@@ -22,15 +21,6 @@ pub(crate) enum Opened {
     ByHeaders,
 }
 
-/// Returns an empty section of each sort, in the order in which they are written.
-pub(crate) fn all() -> Vec<Section> {
-    let mut elements = kinds::sections();
-    elements.extend(world::sections());
-    elements.extend(graph::sections());
-    let sections = elements.into_iter().map(|elements| Section { opened: None, elements });
-    sections.collect()
-}
-
 /// A section of a file.
 pub(crate) struct Section {
     /// How it was opened, and the byte at which it was first; `None` if it is not in the file.
@@ -39,6 +29,11 @@ pub(crate) struct Section {
 }
 
 impl Section {
+    /// Makes the section of these elements, which is not in the file yet.
+    pub(crate) fn new(elements: Box<dyn Elements>) -> Section {
+        Section { opened: None, elements }
+    }
+
     /// Returns how the section was opened; `None` if it is not in the file.
     pub(crate) fn opened(&self) -> Option<Opened> {
         self.opened.map(|(how, _)| how)
@@ -96,38 +91,66 @@ pub(crate) trait Elements {
     fn write(&self, _desired: &Desired, _out: &mut dyn Output) {}
 }
 
-/// An element that shares its key with no other of its section.
-pub(crate) trait Keyed {
-    /// What the user may change if two have the same key: "another name".
-    const REMEDY: &'static str;
-    /// What two elements of one file may not share.
-    type Key: Ord;
-
-    /// Returns the key.
-    fn key(&self) -> Self::Key;
-
-    /// Names the element by its sort and key, for messages.
-    fn describe(&self) -> String;
+/// The elements of a section that are no objects of the kernel.
+pub(crate) struct List<T> {
+    /// The place of the elements in a file.
+    place: fn(&mut File) -> &mut Option<Vec<T>>,
+    elements: Vec<T>,
+    locations: Vec<Location>,
 }
 
-/// Finds the elements whose key an earlier one has.
-pub(crate) fn duplicates<T: Keyed>(elements: &[T], locations: &[Location]) -> Vec<Diagnostic> {
-    let key = |position: &usize| elements[*position].key();
-    let mut order: Vec<usize> = (0..elements.len()).collect();
-    // Stable, so that of elements with one key the first in the file comes first.
-    order.sort_by_key(key);
-    let mut diagnostics = Vec::new();
-    for same in order.chunk_by(|a, b| key(a) == key(b)) {
-        let [first, others @ ..] = same else { continue };
-        diagnostics.extend(others.iter().map(|other| Diagnostic {
-            location: Some(locations[*other]),
-            message: format!(
-                "a second {}: the first is at {}; remove one, or give it {}",
-                elements[*other].describe(),
-                locations[*first],
-                T::REMEDY,
-            ),
-        }));
+impl<T> List<T> {
+    /// Makes an empty list, for a place in a file.
+    pub(crate) fn at(place: fn(&mut File) -> &mut Option<Vec<T>>) -> List<T> {
+        List { place, elements: Vec::new(), locations: Vec::new() }
     }
-    diagnostics
+}
+
+impl<T: Element> Elements for List<T> {
+    fn name(&self) -> &'static str {
+        T::NAME
+    }
+
+    fn needs(&self) -> Option<&'static str> {
+        T::NEEDS
+    }
+
+    fn read(
+        &mut self,
+        value: &Value<'_>,
+        tables: &TableNames,
+        cursor: &mut Cursor<'_>,
+    ) -> Result<Option<bool>> {
+        let table = value.table(T::WITH_ARTICLE)?;
+        let fields = Fields::new(T::WITH_ARTICLE, value.at, table, &[T::KEYS], tables)?;
+        self.elements.push(T::read(&fields)?);
+        self.locations.push(cursor.location(value.at));
+        Ok(None)
+    }
+
+    fn duplicates(&self) -> Vec<Diagnostic> {
+        duplicates(&self.elements, &self.locations)
+    }
+
+    fn declare(self: Box<Self>, file: &mut File) {
+        *(self.place)(file) = Some(self.elements);
+        file.locations.elements.insert(T::NAME, self.locations);
+    }
+}
+
+/// A writer of sections: TOML or JSON.
+pub(crate) trait Output {
+    /// Takes the objects of a section.
+    fn section(&mut self, kind: Kind, objects: &mut dyn Iterator<Item = Written>);
+}
+
+/// The keys of an object, or why a file cannot declare it.
+pub(crate) type Written = std::result::Result<Table<'static>, Unwritable>;
+
+/// An object that a file cannot declare.
+pub(crate) struct Unwritable {
+    /// The object, by its kind and key.
+    pub(crate) object: String,
+    /// The reason.
+    pub(crate) why: String,
 }

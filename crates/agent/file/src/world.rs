@@ -5,24 +5,16 @@ mod export;
 mod grants_key;
 mod route;
 mod store;
-mod transport;
 
-use trueup_world::{Collect, Hosts};
+use trueup_world::Hosts;
 
-use crate::list::List;
 use crate::parse;
-use crate::section::Elements;
 use crate::value::{Node, Result, Value, fault};
 
 pub use export::Export;
 pub use route::exported_route;
 pub use store::{Certificate, Credentials, Partition, StoreAddress, World};
 pub(crate) use store::{read, write};
-
-/// Returns the elements of each section.
-pub(crate) fn sections() -> Vec<Box<dyn Elements>> {
-    vec![Box::new(List::<Export>::default()), Box::new(List::<Collect>::default())]
-}
 
 /// The word for all hosts.
 const ANY: &str = "any";

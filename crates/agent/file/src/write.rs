@@ -5,13 +5,14 @@
 
 use std::fmt::Write as _;
 
-use trueup_net::render::{clean, is_harmful};
+use trueup_net::render::clean;
 use trueup_net::{Desired, Kind};
 
-use crate::kinds::{Output, Unwritable, Written};
-use crate::section;
+use crate::section::{Output, Unwritable, Written};
+use crate::sections;
 use crate::settings::Settings;
-use crate::value::{Key, Node, Table, Value};
+use crate::text::{json_table, json_value, toml_pair, toml_pairs};
+use crate::value::Node;
 
 /// Returns a desired state as TOML. Markers, indexes and status of objects are not written;
 /// `protocol` is, as the marker of the file. A kind that is `None` is left out.
@@ -45,7 +46,7 @@ pub fn to_json(settings: &Settings, desired: &Desired) -> String {
 }
 
 fn write_sections(desired: &Desired, out: &mut dyn Output) {
-    for section in section::all() {
+    for section in sections::all() {
         section.elements.write(desired, out);
     }
 }
@@ -81,42 +82,6 @@ impl Output for Toml {
     }
 }
 
-fn toml_pairs(table: &Table<'_>, out: &mut String) {
-    for (key, value) in table.iter() {
-        toml_pair(key, value, out);
-    }
-}
-
-fn toml_pair(key: &Key<'_>, value: &Value<'_>, out: &mut String) {
-    let _ = write!(out, "{} = ", key.name);
-    toml_value(value, out);
-    out.push('\n');
-}
-
-fn toml_value(value: &Value<'_>, out: &mut String) {
-    match &value.node {
-        Node::Text(text) => string(text, out),
-        Node::List(elements) => {
-            out.push('[');
-            for (i, element) in elements.iter().enumerate() {
-                out.push_str(if i == 0 { " " } else { ", " });
-                toml_value(element, out);
-            }
-            out.push_str(" ]");
-        }
-        Node::Table(table) => {
-            out.push('{');
-            for (i, (key, value)) in table.iter().enumerate() {
-                out.push_str(if i == 0 { " " } else { ", " });
-                let _ = write!(out, "{} = ", key.name);
-                toml_value(value, out);
-            }
-            out.push_str(" }");
-        }
-        node => scalar(node, out),
-    }
-}
-
 struct Json(String);
 
 impl Output for Json {
@@ -128,61 +93,6 @@ impl Output for Json {
             json_table(&table, &mut self.0);
             before = ",\n    ";
         }
-        self.0.push_str(match before.starts_with(',') {
-            true => "\n  ]",
-            false => "]",
-        });
+        self.0.push_str(if before.starts_with(',') { "\n  ]" } else { "]" });
     }
-}
-
-pub(crate) fn json_table(table: &Table<'_>, out: &mut String) {
-    out.push('{');
-    for (i, (key, value)) in table.iter().enumerate() {
-        out.push_str(if i == 0 { " " } else { ", " });
-        let _ = write!(out, "\"{}\": ", key.name);
-        json_value(value, out);
-    }
-    out.push_str(" }");
-}
-
-fn json_value(value: &Value<'_>, out: &mut String) {
-    match &value.node {
-        Node::Text(text) => string(text, out),
-        Node::List(elements) => {
-            out.push('[');
-            for (i, element) in elements.iter().enumerate() {
-                out.push_str(if i == 0 { " " } else { ", " });
-                json_value(element, out);
-            }
-            out.push_str(" ]");
-        }
-        Node::Table(table) => json_table(table, out),
-        node => scalar(node, out),
-    }
-}
-
-/// Writes what TOML and JSON write alike.
-fn scalar(node: &Node<'_>, out: &mut String) {
-    let _ = match node {
-        Node::Integer(number) => write!(out, "{number}"),
-        Node::Fraction(number) => write!(out, "{number}"),
-        Node::Bool(flag) => write!(out, "{flag}"),
-        Node::Text(_) | Node::List(_) | Node::Table(_) | Node::Other(_) => Ok(()),
-    };
-}
-
-/// Writes a string with the escapes that TOML and JSON share. Control sequences of terminals are
-/// escaped, too.
-fn string(text: &str, out: &mut String) {
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            c if is_harmful(c) => {
-                let _ = write!(out, "\\u{:04x}", u32::from(c));
-            }
-            _ => out.push(c),
-        }
-    }
-    out.push('"');
 }

@@ -23,6 +23,14 @@ struct Inner {
     restorations: HashMap<LeaseId, u64>,
 }
 
+impl Inner {
+    /// Returns how often the store had been restored when a lease was renewed first, and takes its
+    /// stream out.
+    fn take(&mut self, lease: LeaseId) -> (Option<u64>, Option<Keeper>) {
+        (self.restorations.get(&lease).copied(), self.streams.remove(&lease))
+    }
+}
+
 /// A store is restored while it is stopped, which ends its streams. So it is looked at when another one
 /// begins, and the lease of an older one has ended: what goes with it is not what it was.
 fn of_restored(lease: LeaseId) -> Failure {
@@ -61,13 +69,15 @@ impl Keepers {
         lease: LeaseId,
     ) -> Result<Renewed, Error> {
         let deadline = endpoints.deadline();
-        let before = self.locked().restorations.get(&lease).copied();
-        let keeper = self.locked().streams.remove(&lease);
+        let (before, keeper) = self.locked().take(lease);
         if let Some(keeper) = keeper {
             // Half of the time is for another member.
             let end = Instant::now() + endpoints.config.timeout / 2;
             match timeout_at(end, keeper.renew()).await {
-                Ok(Ok(renewed)) => return Ok(self.keep(lease, renewed)),
+                Ok(Ok((keeper, renewed))) => {
+                    self.locked().streams.insert(lease, keeper);
+                    return Ok(renewed);
+                }
                 Ok(Err(failure)) if failure.kind == ErrorKind::LeaseEnded => {
                     self.forget(lease);
                     return Err(endpoints.error(endpoints.current(), failure, false));
@@ -80,8 +90,7 @@ impl Keepers {
             if before.is_some_and(|before| before != restorations) {
                 return Err(of_restored(lease));
             }
-            let opened = client.lease_client().keep_alive(lease.0).await?;
-            let (requests, answers) = opened;
+            let (requests, answers) = client.lease_client().keep_alive(lease.0).await?;
             // The client does not tell the time of the first answer.
             let renewed = Keeper { requests, answers }.renew().await?;
             Ok((renewed, restorations))
@@ -93,8 +102,11 @@ impl Keepers {
             }
             opened => opened?,
         };
-        self.locked().restorations.entry(lease).or_insert(restorations);
-        Ok(self.keep(lease, renewed))
+        let (keeper, renewed) = renewed;
+        let mut inner = self.locked();
+        inner.restorations.entry(lease).or_insert(restorations);
+        inner.streams.insert(lease, keeper);
+        Ok(renewed)
     }
 
     /// Ends the stream of a lease.
@@ -102,11 +114,6 @@ impl Keepers {
         let mut inner = self.locked();
         inner.streams.remove(&lease);
         inner.restorations.remove(&lease);
-    }
-
-    fn keep(&self, lease: LeaseId, (keeper, renewed): (Keeper, Renewed)) -> Renewed {
-        self.locked().streams.insert(lease, keeper);
-        renewed
     }
 
     fn locked(&self) -> std::sync::MutexGuard<'_, Inner> {

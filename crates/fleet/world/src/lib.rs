@@ -10,6 +10,7 @@ mod deploys;
 #[cfg(feature = "embedded")]
 mod embedded;
 mod encoding;
+mod entry;
 mod error;
 mod exporter;
 #[cfg(feature = "grants")]
@@ -40,6 +41,7 @@ pub use collector::{
 pub use deploys::{Deploy, DeployedFile, RemovedContent};
 #[cfg(feature = "embedded")]
 pub use embedded::Embedded;
+pub use entry::{Entry, KeyChange, LeaseId, Revision, Snapshot};
 pub use error::{Error, ErrorKind};
 pub use exporter::{Action, ExportOp, ExportOutcome, ExportReport, Exporter, HostExporter};
 #[cfg(feature = "grants")]
@@ -54,9 +56,7 @@ pub use scheduler::{Choice, Schedule, Strategy};
 pub use session::{
     Exported, Keeper, Renewed, Scheduling, SchedulingEvent, Session, SessionEvent, SessionStatus,
 };
-pub use store::{
-    Entry, KeyChange, LeaseId, Revision, Snapshot, Store, StoreEvent, StoreMember, StoreWatch,
-};
+pub use store::{Store, StoreEvent, StoreMember, StoreWatch};
 pub use transaction::{Committed, Compare, Transaction, TransactionLimits, Write};
 pub use watch::{Event, View, Watch, WatchConfig};
 pub use world::{Change, World};

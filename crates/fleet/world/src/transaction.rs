@@ -1,6 +1,7 @@
 //! Transactions of a store: writes that are made together, on conditions.
 
-use crate::{Error, ErrorKind, LeaseId, Revision};
+use crate::entry::{LeaseId, Revision};
+use crate::error::{Error, ErrorKind};
 
 /// Writes that are made together, if all comparisons hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,11 +4,9 @@ use std::time::Duration;
 
 use super::EXEC;
 use super::order::{AFTER, ON, Order};
+use crate::element::{Element, Keyed};
 use crate::fields::Fields;
-use crate::file::File;
-use crate::list::Element;
 use crate::parse;
-use crate::section::Keyed;
 use crate::value::{Result, Value, fault};
 
 const CHECK: &str = "check";
@@ -106,10 +104,6 @@ impl Element for Exec {
             ambient: fields.read("ambient", parse::flag)?.unwrap_or(false),
             netns: fields.read("netns", parse::flag)?.unwrap_or(false),
         })
-    }
-
-    fn list(file: &mut File) -> &mut Option<Vec<Exec>> {
-        &mut file.execs
     }
 }
 

@@ -7,11 +7,9 @@ use nix::unistd::{Group, User};
 
 use super::order::{AFTER, ON, Order};
 use super::{FILE, path};
+use crate::element::{Element, Keyed};
 use crate::fields::Fields;
-use crate::file::File;
-use crate::list::Element;
 use crate::parse;
-use crate::section::Keyed;
 use crate::value::{Result, Value, fault};
 
 const CONTENT: &str = "content";
@@ -87,10 +85,6 @@ impl Element for ManagedFile {
             owner: fields.read("owner", owner)?,
             order: Order::read(fields)?,
         })
-    }
-
-    fn list(file: &mut File) -> &mut Option<Vec<ManagedFile>> {
-        &mut file.files
     }
 }
 

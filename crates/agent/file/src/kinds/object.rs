@@ -1,7 +1,7 @@
 //! The trait by which a kind of object says how it looks in a file.
 
+use crate::element::Keyed;
 use crate::fields::Fields;
-use crate::section::Keyed;
 use crate::value::{Result, Table};
 
 /// One kind of object in the form of the file, in both directions.

@@ -11,10 +11,10 @@ use trueup_net::{
 
 use super::list::{Adopted, Declared, DesiredList};
 use super::object::FileObject;
+use crate::element::Keyed;
 use crate::fields::Fields;
 use crate::location::Location;
 use crate::parse;
-use crate::section::Keyed;
 use crate::value::{Node, Result, Table, Value, fault, text};
 
 /// The types that a file can name.

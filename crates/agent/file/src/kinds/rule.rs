@@ -5,9 +5,9 @@ use std::ops::RangeInclusive;
 use trueup_net::{Family, FwMark, IpNetwork, PortRange, Prefix, Rule, RuleAction, UidRange};
 
 use super::object::FileObject;
+use crate::element::Keyed;
 use crate::fields::Fields;
 use crate::parse;
-use crate::section::Keyed;
 use crate::value::{Result, Table, Value, fault, text};
 
 const ACTIONS: [(&str, RuleAction); 3] = [

@@ -2,35 +2,19 @@
 
 use std::marker::PhantomData;
 
-use trueup_net::{Desired, Kind, ObjectKind, OfKind};
+use trueup_net::{Desired, ObjectKind, OfKind};
 
 use super::list::{Declared, DesiredList};
 use super::object::FileObject;
+use crate::element::duplicates;
 use crate::error::Diagnostic;
 use crate::fields::Fields;
 use crate::file::File;
 use crate::location::Cursor;
 use crate::parse;
-use crate::section::{Elements, duplicates};
+use crate::section::{Elements, Output, Unwritable, Written};
 use crate::tables::TableNames;
 use crate::value::{Result, Table, Value};
-
-/// A writer of sections: TOML or JSON.
-pub(crate) trait Output {
-    /// Takes the objects of a section.
-    fn section(&mut self, kind: Kind, objects: &mut dyn Iterator<Item = Written>);
-}
-
-/// The keys of an object, or why a file cannot declare it.
-pub(crate) type Written = std::result::Result<Table<'static>, Unwritable>;
-
-/// An object that a file cannot declare.
-pub(crate) struct Unwritable {
-    /// The object, by its kind and key.
-    pub(crate) object: String,
-    /// The reason.
-    pub(crate) why: String,
-}
 
 /// The objects of the kind `K`, which a desired state holds as `Option<L>`.
 pub(crate) struct Objects<K, L: DesiredList> {

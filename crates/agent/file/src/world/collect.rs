@@ -4,12 +4,10 @@ use trueup_net::{Kind, Prefix};
 use trueup_world::{Collect, Hosts};
 
 use super::hosts;
+use crate::element::{Element, Keyed};
 use crate::fields::Fields;
-use crate::file::File;
-use crate::file_keys::WORLD;
-use crate::list::Element;
+use crate::file_keys::{COLLECT, WORLD};
 use crate::parse;
-use crate::section::Keyed;
 use crate::value::{Node, Result, Value, fault};
 
 /// The kinds that can be collected.
@@ -19,7 +17,7 @@ const KINDS: [(&str, Kind); 1] = [("route", Kind::Route)];
 const MAX_LIMIT: u32 = 1_000_000;
 
 impl Element for Collect {
-    const NAME: &'static str = "collect";
+    const NAME: &'static str = COLLECT;
     const WITH_ARTICLE: &'static str = "a collection";
     const NEEDS: Option<&'static str> = Some(WORLD);
     const KEYS: &'static [&'static str] =
@@ -38,10 +36,6 @@ impl Element for Collect {
         collect.table = fields.read("table", parse::table(fields.tables))?;
         collect.dev = fields.read("dev", parse::name)?;
         Ok(collect)
-    }
-
-    fn list(file: &mut File) -> &mut Option<Vec<Collect>> {
-        &mut file.collects
     }
 }
 

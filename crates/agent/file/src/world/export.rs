@@ -4,12 +4,10 @@ use trueup_net::{IfName, Kind, Route};
 use trueup_world::Hosts;
 
 use super::{hosts, route};
+use crate::element::{Element, Keyed};
 use crate::fields::Fields;
-use crate::file::File;
 use crate::file_keys::WORLD;
-use crate::list::Element;
 use crate::parse;
-use crate::section::Keyed;
 use crate::value::Result;
 
 /// An object that this host offers to others.
@@ -49,10 +47,6 @@ impl Element for Export {
             to: fields.read("to", hosts)?.unwrap_or(Hosts::Any),
             route: fields.required("route", example, route::read)?,
         })
-    }
-
-    fn list(file: &mut File) -> &mut Option<Vec<Export>> {
-        &mut file.exports
     }
 }
 

@@ -5,10 +5,11 @@ use trueup_net::{IfName, NextHop, NextHops, Route};
 use trueup_world::check_route;
 
 use crate::fields::Fields;
+use crate::json;
 use crate::kinds::FileObject as _;
 use crate::tables::TableNames;
+use crate::text::json_table;
 use crate::value::{Node, Result, Table, Value, fault};
-use crate::{json, write};
 
 /// The keys.
 const KEYS: [&str; 5] = ["dst", "family", "via", "nexthops", "metric"];
@@ -44,9 +45,9 @@ pub(super) fn read(value: &Value<'_>) -> Result<Route<IfName>> {
 pub(super) fn to_data(route: &Route<IfName>) -> String {
     let mut table = Table::default();
     route.write(&mut table);
-    let mut text = String::new();
-    write::json_table(&table, &mut text);
-    text
+    let mut data = String::new();
+    json_table(&table, &mut data);
+    data
 }
 
 /// Reads what another host exported, as a [`trueup_world::Acceptance`] asks for it.

@@ -3,22 +3,22 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{grants_key, host, transport};
+use super::{grants_key, host};
 use crate::fields::Fields;
 use crate::parse;
 use crate::tables::TableNames;
 use crate::value::{Node, Result, Table, Value, fault};
 
-pub(super) const ENDPOINTS: &str = "endpoints";
+const ENDPOINTS: &str = "endpoints";
 const STORE: &str = "store";
 const HOST: &str = "host";
 const PREFIX: &str = "prefix";
 const TTL: &str = "ttl";
-pub(super) const USER: &str = "user";
+const USER: &str = "user";
 const PASSWORD_FILE: &str = "password_file";
 const ALLOW_CLEAR_PASSWORD: &str = "allow_clear_password";
-pub(super) const CA_FILE: &str = "ca_file";
-pub(super) const CERT_FILE: &str = "cert_file";
+const CA_FILE: &str = "ca_file";
+const CERT_FILE: &str = "cert_file";
 const KEY_FILE: &str = "key_file";
 const PARTITION: &str = "partition";
 const GRACE: &str = "grace";
@@ -148,7 +148,7 @@ pub(crate) fn read(at: usize, table: &Table<'_>, tables: &TableNames) -> Result<
     both(CERT_FILE, KEY_FILE)?;
     let allow_clear_password = fields.read(ALLOW_CLEAR_PASSWORD, parse::flag)?.unwrap_or(false);
     if let StoreAddress::Etcd(urls) = &store {
-        transport::check(&fields, urls, allow_clear_password)?;
+        check_transport(&fields, urls, allow_clear_password)?;
     }
     let credentials = fields.read(USER, text)?.zip(path(PASSWORD_FILE)?);
     let certificate = path(CERT_FILE)?.zip(path(KEY_FILE)?);
@@ -286,5 +286,33 @@ fn partition(value: &Value<'_>) -> Result<Partition> {
             parse::seconds(value, MAX_SECONDS).map(Partition::For)
         }
         _ => value.unexpected("\"keep\", \"drop\" or seconds"),
+    }
+}
+
+/// Checks that all members are connected to alike, that the keys of TLS go with `https`, and that
+/// a password is sent in clear only if that is allowed.
+fn check_transport(fields: &Fields<'_>, urls: &[String], allow_clear_password: bool) -> Result<()> {
+    let is_https = |url: &String| url.starts_with("https://");
+    let tls_key = [CA_FILE, CERT_FILE].into_iter().find(|key| fields.has(key));
+    match (urls.iter().any(is_https), urls.iter().all(is_https), tls_key) {
+        (true, false, _) => {
+            fields.fault(ENDPOINTS, "some are http, some https: write the same for all members")
+        }
+        (true, true, _) if !fields.has(CA_FILE) => fields.fault(
+            ENDPOINTS,
+            "https needs `ca_file`, the certificates that sign those of the members: write one \
+             such as ca_file = \"/etc/trueup/ca.pem\"",
+        ),
+        (false, _, Some(key)) => fields.fault(
+            key,
+            format!("the endpoints are http, without TLS: write https there, or no `{key}`"),
+        ),
+        (false, _, None) if fields.has(USER) && !allow_clear_password => fields.fault(
+            USER,
+            "the endpoints are http, which shows its password to each machine on the way and to \
+             each program that takes the port while etcd is down: write https there, with \
+             `ca_file`, or allow_clear_password = true",
+        ),
+        _ => Ok(()),
     }
 }

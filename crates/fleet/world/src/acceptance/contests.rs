@@ -10,7 +10,7 @@ use trueup_net::{IfName, IpNetwork, Prefix, Route};
 use super::accepted::Origin;
 use super::offer::Id;
 use crate::resource_key::ResourceKey;
-use crate::store::Revision;
+use crate::entry::Revision;
 
 /// An export of another host to a prefix that this host exports, or to a part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]

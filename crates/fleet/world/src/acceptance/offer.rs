@@ -12,7 +12,7 @@ use super::collect::Collect;
 use super::unusable::{gateways, is_link_local};
 use crate::resource_key::ResourceKey;
 use crate::resources::Resource;
-use crate::store::Revision;
+use crate::entry::Revision;
 
 /// An export, in the order in which they are judged: on every host alike.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,7 +16,6 @@ use trueup_net::{Desired, NexthopMode, ObjectKind, OfKind, each_kind};
 use list::DesiredList;
 pub(crate) use object::FileObject;
 use section::Objects;
-pub(crate) use section::{Output, Unwritable, Written};
 
 use crate::section::Elements;
 

@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use trueup_net::Kind;
 
-use super::{EXEC, FILE};
-use super::{Exec, ManagedFile, NodeRef, Order};
 use crate::error::{Diagnostic, MAX_PROBLEMS};
 use crate::file::File;
 use crate::file_keys::SYSCTL;
+use crate::graph::{EXEC, Exec, FILE, ManagedFile, NodeRef, Order};
 use crate::suggest::unknown;
 
 /// Finds what cannot be. The names of files, and those of commands, are unique.

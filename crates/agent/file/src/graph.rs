@@ -1,30 +1,21 @@
 //! What a file declares beside the network: `[[file]]` and `[[exec]]`, and the order between them.
 
-mod check;
 mod exec;
 mod managed_file;
 mod order;
 
 use std::path::{Component, PathBuf};
 
-use crate::list::List;
 use crate::parse;
-use crate::section::Elements;
 use crate::value::{Result, Value, fault};
 
-pub(crate) use check::check;
 pub use exec::{Exec, Semaphore};
 pub use managed_file::{FileContent, ManagedFile, Owner};
 pub use order::{NodeRef, Order};
 
 /// The names of the two sections.
-const FILE: &str = "file";
-const EXEC: &str = "exec";
-
-/// Returns the elements of each section.
-pub(crate) fn sections() -> Vec<Box<dyn Elements>> {
-    vec![Box::new(List::<ManagedFile>::default()), Box::new(List::<Exec>::default())]
-}
+pub(crate) const FILE: &str = "file";
+pub(crate) const EXEC: &str = "exec";
 
 /// Reads the absolute path of a file.
 fn path(value: &Value<'_>) -> Result<PathBuf> {
@@ -41,14 +32,12 @@ fn path(value: &Value<'_>) -> Result<PathBuf> {
     // Without what says nothing, such as a second slash: one file has one path.
     let path: PathBuf = path.components().collect();
     let names_file = path.file_name().is_some() && !text.ends_with('/') && !text.ends_with("/.");
-    match path.is_absolute() && names_file && !text.contains('\0') {
-        true => Ok(path),
-        false => fault(
-            value.at,
-            format!(
-                "`{}` is no absolute path of a file: write one such as \"/etc/resolv.conf\"",
-                text.escape_debug()
-            ),
-        ),
+    if path.is_absolute() && names_file && !text.contains('\0') {
+        return Ok(path);
     }
+    let message = format!(
+        "`{}` is no absolute path of a file: write one such as \"/etc/resolv.conf\"",
+        text.escape_debug()
+    );
+    fault(value.at, message)
 }

@@ -1,0 +1,178 @@
+//! Reads a file, checks it, and turns it into what it declares.
+
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use serde_json::value::RawValue;
+
+use crate::collect::Collector;
+use crate::error::{Diagnostic, Error, ErrorKind};
+use crate::file::File;
+use crate::file_keys::{self, SYSCTL};
+use crate::json::{Input, Pairs};
+use crate::location::Cursor;
+use crate::tables::TableNames;
+use crate::value::{Fault, MAX_DEPTH, Result};
+use crate::{order_check, toml};
+
+/// The largest file that is read, in bytes: some ten million routes.
+const MAX_BYTES: u64 = 1 << 30;
+
+impl File {
+    /// Reads a file. It is JSON if its name ends in `.json` or its text starts with `{`, else TOML.
+    ///
+    /// It is opened without waiting, whoever can write it. A caller that must not take the file of
+    /// another user opens it with `trueup_path::TrustedUsers::open_ours`, and calls
+    /// [`File::read_from`].
+    ///
+    /// # Errors
+    ///
+    /// When it is no regular file, cannot be read, or is no desired state.
+    pub fn read(path: &Path, tables: &TableNames) -> std::result::Result<File, Error> {
+        let name = path.display().to_string();
+        let file = trueup_path::open_any(path).map_err(|error| Error::unopened(&name, &error))?;
+        File::read_from(&name, file, tables)
+    }
+
+    /// Reads a text to its end, at most 1 GiB. Errors call it `name`.
+    ///
+    /// # Errors
+    ///
+    /// When the text cannot be read, is longer, or is no desired state.
+    pub fn read_from(
+        name: &str,
+        text: impl io::Read,
+        tables: &TableNames,
+    ) -> std::result::Result<File, Error> {
+        let mut bytes = Vec::new();
+        text.take(MAX_BYTES + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| Error::unreadable(name, &error))?;
+        if bytes.len() as u64 > MAX_BYTES {
+            let message = "is larger than 1 GiB: no desired state is".to_owned();
+            let location = None;
+            let diagnostics = vec![Diagnostic { location, message }];
+            return Err(Error::new(ErrorKind::Unreadable, name, diagnostics));
+        }
+        File::parse(name, &bytes, tables)
+    }
+
+    /// Parses a text. Errors call it `name`. Owners of files that are names are looked up among the
+    /// users and groups of this system.
+    ///
+    /// # Errors
+    ///
+    /// When the text is no desired state.
+    pub fn parse(
+        name: &str,
+        bytes: &[u8],
+        tables: &TableNames,
+    ) -> std::result::Result<File, Error> {
+        let text = std::str::from_utf8(bytes).map_err(|error| {
+            let fault = Fault {
+                at: error.valid_up_to(),
+                message: "this is not UTF-8: save the file as UTF-8 text".to_owned(),
+            };
+            located(ErrorKind::Syntax, name, bytes, vec![fault])
+        })?;
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        if let Some(at) = yaml(name, text) {
+            let message = "this is YAML: a desired state is TOML, such as [[route]] above dst = \
+                           \"10.0.0.0/8\" and via = \"10.1.0.9\", or JSON of the same shape"
+                .to_owned();
+            let faults = vec![Fault { at, message }];
+            return Err(located(ErrorKind::Syntax, name, text.as_bytes(), faults));
+        }
+        let mut collector = Collector::new(text, tables);
+        let is_json = name.ends_with(".json") || text.trim_start().starts_with('{');
+        let syntax =
+            if is_json { json(text, &mut collector) } else { toml::read(text, &mut collector) };
+        let is_wrong = |kind, faults| Err(located(kind, name, text.as_bytes(), faults));
+        let mut faults = collector.take_faults();
+        if let Err(fault) = syntax {
+            faults.push(fault);
+            return is_wrong(ErrorKind::Syntax, faults);
+        }
+        if collector.is_empty() && faults.is_empty() {
+            let message = "this declares nothing: write a section, such as [[route]], or \
+                           `route = []` for no routes"
+                .to_owned();
+            faults.push(Fault { at: 0, message });
+        }
+        if !faults.is_empty() {
+            return is_wrong(ErrorKind::Invalid, faults);
+        }
+        let duplicates = collector.duplicates();
+        if !duplicates.is_empty() {
+            return Err(Error::new(ErrorKind::Invalid, name, duplicates));
+        }
+        let file = collector.finish();
+        match order_check::check(&file) {
+            wrong if wrong.is_empty() => Ok(file),
+            wrong => Err(Error::new(ErrorKind::Invalid, name, wrong)),
+        }
+    }
+}
+
+/// Returns where a text begins that is YAML: by its name, or by a first line that is a key with a colon,
+/// an element with a hyphen, or the mark of a document. No line of TOML or JSON begins so.
+fn yaml(name: &str, text: &str) -> Option<usize> {
+    let is_blank = |line: &str| {
+        let line = line.trim_start();
+        line.is_empty() || line.starts_with('#')
+    };
+    let (line, at) = text
+        .split_inclusive('\n')
+        .scan(0, |at, line| {
+            let start = *at;
+            *at += line.len();
+            Some((line, start))
+        })
+        .find(|(line, _)| !is_blank(line))
+        .unwrap_or(("", 0));
+    let word = line.split(':').next().unwrap_or_default();
+    let is_word = |word: &str| {
+        let mut chars = word.chars();
+        chars.next().is_some_and(|first| first.is_ascii_alphabetic())
+            && chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
+    };
+    let has_key = word.len() < line.len() && is_word(word);
+    let is_yaml = name.ends_with(".yaml") || name.ends_with(".yml");
+    let is_marked = line.starts_with("---") || line.starts_with("- ");
+    (is_yaml || has_key || is_marked).then_some(at)
+}
+
+/// Returns the error of faults in `text`, each at its location.
+fn located(kind: ErrorKind, name: &str, text: &[u8], mut faults: Vec<Fault>) -> Error {
+    faults.sort_by_key(|fault| fault.at);
+    let mut cursor = Cursor::new(text);
+    let diagnostic = |fault: Fault| Diagnostic {
+        location: Some(cursor.location(fault.at)),
+        message: fault.message,
+    };
+    Error::new(kind, name, faults.into_iter().map(diagnostic).collect())
+}
+
+/// Reads a text of JSON into `collector`, one object at a time.
+///
+/// # Errors
+///
+/// At the first violation of JSON. Faults of objects are added to the collector.
+fn json<'a>(text: &'a str, collector: &mut Collector<'a>) -> Result<()> {
+    let mut input = Input { text, is_sysctl: false };
+    let pairs: Pairs<'a> = input.parse(text)?;
+    for (key, value) in pairs.0 {
+        let key = input.key(key)?;
+        input.is_sysctl = key.name == SYSCTL;
+        if !value.get().starts_with('[') || file_keys::find(&key.name).is_some() {
+            collector.pair(key, input.value(value, MAX_DEPTH)?)?;
+            continue;
+        }
+        let elements: Vec<&'a RawValue> = input.parse(value.get())?;
+        collector.list(&key)?;
+        for element in elements {
+            collector.element(&key.name, input.value(element, MAX_DEPTH)?);
+        }
+    }
+    Ok(())
+}
