@@ -41,7 +41,10 @@ fn measure(exports: u32) -> Result<Vec<Duration>, Box<dyn Error>> {
         damping: DampingConfig::default().with_interval(Duration::ZERO),
         ..CollectorConfig::default()
     };
-    let send = Hints::new(move || drop(hint.send(())));
+    let send = Hints::new(move || {
+        // The measurement is over.
+        let _ = hint.send(());
+    });
     let collector = Collector::start(&world("b")?, &[Filter::kind("route")], config, send)?;
     let mut collect = Collect::routes(vec!["10.0.0.0/8".parse()?]);
     collect.limit = exports;

@@ -10,9 +10,9 @@ use trueup_net::{IfName, NextHops, Prefix, Route, RouteKey};
 use super::accepted::Origin;
 use super::collect::Collect;
 use super::unusable::{gateways, is_link_local};
+use crate::entry::Revision;
 use crate::resource_key::ResourceKey;
 use crate::resources::Resource;
-use crate::entry::Revision;
 
 /// An export, in the order in which they are judged: on every host alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
