@@ -148,8 +148,8 @@ pub trait ObjectKind: Item + Registered + Located + Clone + PartialEq + Into<Obj
     /// The kinds that have to be observed whole, so that one of this kind may be deleted.
     const DELETED_IF_COMPLETE: &'static [Kind] = &[Self::KIND];
 
-    /// As the kernel would report it: the form in which objects are compared. A plan takes objects in
-    /// any form, and brings them into this one. `devices` have the names that a form depends on.
+    /// As the kernel would report it: the form in which objects are compared. A plan takes objects
+    /// in any form, and brings them into this one. `devices` have the names that a form depends on.
     #[must_use]
     fn canonical_on(self, devices: &Devices) -> Self;
 

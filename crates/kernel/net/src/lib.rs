@@ -46,6 +46,6 @@ pub use plan::{Conflict, Notice, Plan, plan, plan_resolved, plan_with};
 pub use resolve::{Resolved, ResolvedDevices, resolve, resolve_with};
 pub use routes::{
     DumpMatcher, Gateway, Mismatches, NexthopAssignment, PlainRoute, ResolvedRoutes,
-    RouteDependencies, Routes, RowMatch, Tracker,
+    RouteDependencies, Routes, Tracker,
 };
 pub use values::{Dev, Family, IfName, Label, LinkAddr, ParseError, Prefix, Protocols};

@@ -85,8 +85,8 @@ impl Plan {
         own.map(|(_, need)| *need as usize)
     }
 
-    /// Why the op at a position is not to be carried out, if so. A [step](crate::Reason::Step) waits
-    /// with the op that completes it.
+    /// Why the op at a position is not to be carried out, if so. A [step](crate::Reason::Step)
+    /// waits with the op that completes it.
     pub fn hold(&self, position: usize) -> Option<&Hold> {
         let op = self.ops.get(position)?;
         if op.hold.is_some() || op.reason != Reason::Step {

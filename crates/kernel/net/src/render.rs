@@ -92,7 +92,9 @@ impl Plan {
     /// ~ link v0 master br0   (master: was none)
     /// - neigh 10.1.0.9 dev br0   (ours, no longer desired)
     /// ! - link br0   (ours, no longer desired; held: would take along addr 10.9.0.1/24 dev br0)
-    /// ! route 10.3.0.0/16 via 10.1.0.9 dev br0 proto 116 table 254   (conflict: foreign 10.3.0.0/16 via 10.1.0.1 dev br0 proto 4 table 254; nexthops: is via 10.1.0.1 dev br0, declared via 10.1.0.9 dev br0; declare what is there, or write on_conflict = "take")
+    /// ! route 10.3.0.0/16 via 10.1.0.9 dev br0 proto 116 table 254   (conflict: foreign
+    /// 10.3.0.0/16 via 10.1.0.1 dev br0 proto 4 table 254; nexthops: is via 10.1.0.1 dev br0,
+    /// declared via 10.1.0.9 dev br0; declare what is there, or write on_conflict = "take")
     /// ```
     pub fn text(&self) -> impl fmt::Display {
         text::Text(self)

@@ -33,7 +33,8 @@ per_kind! {
     /// What is desired, keyed in the space of what was observed: what the planner takes.
     ///
     /// [`resolve`] makes it of a [`Desired`]. Who has no names to resolve begins with
-    /// [`Resolved::new`] and sets the lists: each object bearing the marker. A kind that is `None` is unmanaged. Lists that come from a [`Desired`] are in its order.
+    /// [`Resolved::new`] and sets the lists: each object bearing the marker. A kind that is `None`
+    /// is unmanaged. Lists that come from a [`Desired`] are in its order.
     #[derive(Clone, Debug, Default, PartialEq)]
     pub struct Resolved[ResolvedOf] {
         /// What proves objects to be ours.

@@ -17,7 +17,7 @@ mod plain;
 mod resolved;
 mod tracker;
 
-pub use dump_matcher::{DumpMatcher, Mismatches, RouteDependencies, RowMatch};
+pub use dump_matcher::{DumpMatcher, Mismatches, RouteDependencies};
 pub use gateways::Gateway;
 pub(crate) use gateways::Gateways;
 pub use index::Routes;

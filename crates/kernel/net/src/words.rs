@@ -78,8 +78,8 @@ fn harmless(out: &mut impl fmt::Write, c: char) -> fmt::Result {
 }
 
 /// Returns text from elsewhere as one line, without anything that a terminal would obey or that
-/// would reorder what is beside it. Such characters become `\x1b` or `\u202e`, and a line feed, after
-/// which the text could pass for a line of ours, becomes `\n`.
+/// would reorder what is beside it. Such characters become `\x1b` or `\u202e`, and a line feed,
+/// after which the text could pass for a line of ours, becomes `\n`.
 pub fn clean(text: &str) -> Cow<'_, str> {
     if !text.contains(is_harmful) {
         return Cow::Borrowed(text);

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use trueup_net::{DumpMatcher, Family, Mismatches, Route, RowMatch};
+use trueup_net::{DumpMatcher, Family, Mismatches, Route};
 use trueup_netlink::codec::route::Row;
 use trueup_netlink::codec::{
     Consistency, DumpQuery, KindCodec as _, ReadScope, RowPosition, Undecodable,
@@ -88,7 +88,7 @@ impl Observer {
         scope: &ReadScope,
         matcher: &mut DumpMatcher<'_>,
     ) -> Result<usize, Error> {
-        let mut differing = 0;
+        let (mut differing, mut kept) = (0, Vec::new());
         for query in Route::dumps(scope, self.socket.strict()) {
             let Consistency::Routes { family, .. } = query.consistency else {
                 continue;
@@ -102,10 +102,8 @@ impl Observer {
                     DumpStep::Message(message) => {
                         let row = Row::parse(message.body).ok().flatten();
                         if let Some(row) = row.filter(|row| row.is_within(scope, &query)) {
-                            let _kept = match row.plain() {
-                                Some(row) => matcher.match_plain(row),
-                                None => matcher.match_route(&row.to_route()),
-                            };
+                            kept.clear();
+                            matcher.match_row(row.plain(), || row.to_route(), &mut kept);
                         }
                     }
                     DumpStep::Part(_) => return ControlFlow::Break(()),
@@ -157,15 +155,7 @@ impl RowReader<Route> for MatchedDump<'_, '_> {
             return Ok(None);
         };
         if row.is_within(self.scope, self.query) {
-            let matched = match row.plain() {
-                Some(row) => self.matcher.match_plain(row),
-                None => self.matcher.match_route(&row.to_route()),
-            };
-            match matched {
-                RowMatch::Matched | RowMatch::Foreign => {}
-                RowMatch::Kept => items.push(row.to_route()),
-                RowMatch::KeptBoth(before) => items.extend([*before, row.to_route()]),
-            }
+            self.matcher.match_row(row.plain(), || row.to_route(), items);
         }
         Ok(row.position())
     }

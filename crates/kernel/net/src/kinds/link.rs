@@ -63,10 +63,10 @@ impl<D> Link<D> {
         Link { kind: Some(kind), ..Link::must_exist(name) }
     }
 
-    /// A link that someone else creates and deletes, such as that of a network card. As long as it does
-    /// not exist, it is pending ([`Hold::NotCreatable`](crate::Hold::NotCreatable)), and so is what is
-    /// declared on it. Once it does, it becomes as declared. What is left open, and what was declared
-    /// earlier and is not any more, stays as it is.
+    /// A link that someone else creates and deletes, such as that of a network card. As long as it
+    /// does not exist, it is pending ([`Hold::NotCreatable`](crate::Hold::NotCreatable)), and so is
+    /// what is declared on it. Once it does, it becomes as declared. What is left open, and what
+    /// was declared earlier and is not any more, stays as it is.
     pub fn must_exist(name: IfName) -> Link<D> {
         Link {
             name,

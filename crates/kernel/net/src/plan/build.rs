@@ -481,8 +481,8 @@ impl<'a> ConflictPolicy<'a> {
         self.proof.policy.adopt || !adopt.is_empty() && adopt.contains(&wanted.clone().into().key())
     }
 
-    /// What is desired of an object of ours. One that another writer made, so that it was adopted or
-    /// overridden, may keep what the declaration leaves open.
+    /// What is desired of an object of ours. One that another writer made, so that it was adopted
+    /// or overridden, may keep what the declaration leaves open.
     fn of_ours<'w, T: ObjectKind>(
         &self,
         wanted: Canonical<&'w T>,

@@ -117,10 +117,14 @@ fn of_addresses(desired: &Resolved, observed: &Observed, proof: Proof<'_>) -> Ve
 
 fn of_links(desired: &Resolved, observed: &Observed, proof: Proof<'_>) -> Vec<Notice> {
     let links = desired.links.as_deref().unwrap_or_default();
-    let filters = |kind: &Option<LinkKind>| matches!(kind, Some(LinkKind::Bridge(bridge)) if bridge.vlan_filtering == Some(true));
-    let bridges = links.iter().filter(|link| filters(&link.kind));
-    let mut notices: Vec<Notice> =
-        bridges.map(|link| Notice::UndeclaredVlans { bridge: link.name }).collect();
+    let mut notices: Vec<Notice> = links
+        .iter()
+        .filter(|link| match &link.kind {
+            Some(LinkKind::Bridge(bridge)) => bridge.vlan_filtering == Some(true),
+            _ => false,
+        })
+        .map(|link| Notice::UndeclaredVlans { bridge: link.name })
+        .collect();
     let mut ports: BTreeMap<Dev, (IfName, IfName)> = BTreeMap::new();
     for link in links {
         if let Some(master) = link.master.flatten()

@@ -26,7 +26,8 @@ use super::resolved::ResolvedRoutes;
 use crate::kinds::{Item as _, Route, RouteKey};
 use crate::values::Family;
 use compare::Expected;
-pub use result::{Mismatches, RouteDependencies, RowMatch};
+use result::RowMatch;
+pub use result::{Mismatches, RouteDependencies};
 use walk::{OnKey, Walk};
 
 /// Compares desired routes with a dump.
@@ -88,9 +89,31 @@ impl<'a> DumpMatcher<'a> {
         self.in_order = true;
     }
 
-    /// Takes the next row of the dump.
+    /// Takes the next row of the dump, and adds to `kept` what is to be kept for the planner: the
+    /// row, and perhaps the one before it. `plain` is the row as far as it is plain, and `to_route`
+    /// makes the whole of it. Returns true if the row is as desired.
     #[inline]
-    pub fn match_plain(&mut self, row: &PlainRoute) -> RowMatch {
+    pub fn match_row(
+        &mut self,
+        plain: Option<&PlainRoute>,
+        to_route: impl Fn() -> Route,
+        kept: &mut Vec<Route>,
+    ) -> bool {
+        let matched = match plain {
+            Some(row) => self.match_plain(row),
+            None => self.match_route(&to_route()),
+        };
+        match matched {
+            RowMatch::Matched => return true,
+            RowMatch::Foreign => {}
+            RowMatch::Kept => kept.push(to_route()),
+            RowMatch::KeptBoth(before) => kept.extend([*before, to_route()]),
+        }
+        false
+    }
+
+    #[inline]
+    fn match_plain(&mut self, row: &PlainRoute) -> RowMatch {
         let key = row.packed();
         let on_key = self.find(key);
         let verdict = self.verdict(&on_key, row.protocol, |id| self.expected.is_plain(id, row));
@@ -110,7 +133,7 @@ impl<'a> DumpMatcher<'a> {
     }
 
     /// Takes the next row of the dump, in canonical form.
-    pub fn match_route(&mut self, row: &Route) -> RowMatch {
+    fn match_route(&mut self, row: &Route) -> RowMatch {
         if let Some(plain) = PlainRoute::of(row) {
             return self.match_plain(&plain);
         }

@@ -11,8 +11,8 @@ use trueup_net::render::snapshot_hash;
 use trueup_net::{
     Action, Desired, Dev, Difference, DumpMatcher, Family, Hold, Item, Kind, Link, Mismatches,
     Object, ObjectKey, ObjectKind as _, Observed, Op, Ownership, Plan, Reason, Resolved,
-    ResolvedDevices, ResolvedRoutes, Route, RouteKey, Routes, RowMatch, plan_resolved, plan_with,
-    proof, resolve, resolve_with,
+    ResolvedDevices, ResolvedRoutes, Route, RouteKey, Routes, plan_resolved, plan_with, proof,
+    resolve, resolve_with,
 };
 
 proptest! {
@@ -560,25 +560,20 @@ proptest! {
                         rest.observed.routes.push(row.clone());
                         continue;
                     }
-                    match matcher.match_route(row) {
-                        RowMatch::Matched => {}
-                        // What it depends on is asked then.
-                        RowMatch::Foreign => {
-                            let key = row.key();
-                            prop_assert!(!is_ours(row) && !kept.contains(&key));
-                            prop_assert!(routes.get(&key).is_none(), "{row:?}");
-                            rest.observed.routes.push(row.clone());
-                        }
-                        RowMatch::Kept => {
-                            rest.observed.routes.push(row.clone());
-                            there.push(row.clone());
-                        }
-                        RowMatch::KeptBoth(before) => {
-                            prop_assert_eq!(before.key(), row.key());
-                            rest.observed.routes.extend([*before.clone(), row.clone()]);
-                            there.extend([*before, row.clone()]);
-                        }
+                    let mut of_row = Vec::new();
+                    let is_in_sync = matcher.match_row(None, || row.clone(), &mut of_row);
+                    prop_assert!(!is_in_sync || is_ours(row) && of_row.is_empty());
+                    if !is_in_sync && of_row.is_empty() {
+                        // It is another writer's. What it depends on is asked then.
+                        let key = row.key();
+                        prop_assert!(!is_ours(row) && !kept.contains(&key));
+                        prop_assert!(routes.get(&key).is_none(), "{row:?}");
+                        rest.observed.routes.push(row.clone());
                     }
+                    prop_assert!(of_row.iter().all(|it| it.key() == row.key()));
+                    prop_assert!(of_row.is_empty() || of_row.last() == Some(row));
+                    rest.observed.routes.extend_from_slice(&of_row);
+                    there.append(&mut of_row);
                 }
                 mismatches.add(matcher.end(family, None));
             }

@@ -92,8 +92,8 @@ pub(crate) enum Which<'a> {
     New,
     /// What sets up a link that was just created: its kind's own attributes are set already.
     Setup,
-    /// Some fields, as stated, by the words that [`ObjectKind::compare`](crate::ObjectKind::compare) has for
-    /// them.
+    /// Some fields, as stated, by the words that
+    /// [`ObjectKind::compare`](crate::ObjectKind::compare) has for them.
     These(&'a BTreeSet<&'static str>),
     /// What is written over what it was.
     ChangedFrom(&'a Link),

@@ -30,8 +30,8 @@ pub enum Metric {
     InitCwnd = 11,
     /// `RTAX_FEATURES`, a bit mask: 1 is ECN.
     Features = 12,
-    /// `RTAX_RTO_MIN`, milliseconds. TCP ignores it unless it is locked, so that a desired one always
-    /// is, as iproute2 has it.
+    /// `RTAX_RTO_MIN`, milliseconds. TCP ignores it unless it is locked, so that a desired one
+    /// always is, as iproute2 has it.
     #[cfg_attr(feature = "serde", serde(rename = "rto_min"))]
     RtoMin = 13,
     /// `RTAX_INITRWND`, segments.

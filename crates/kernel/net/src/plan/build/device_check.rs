@@ -1,4 +1,5 @@
-//! Holds what cannot be on its devices as they are: each object by itself, whatever else is desired.
+//! Holds what cannot be on its devices as they are: each object by itself, whatever else is
+//! desired.
 
 use std::collections::{BTreeMap, HashMap};
 

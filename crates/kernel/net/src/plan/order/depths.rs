@@ -42,8 +42,8 @@ pub(super) fn depths(desired: &Resolved, observed: &Observed) -> Result<Depths, 
     Ok(Depths { desired: desired_depths, observed: walk(&parents).0 })
 }
 
-/// The depth of each node over its parents, and the nodes of a circle, each below the one before it,
-/// if there is one.
+/// The depth of each node over its parents, and the nodes of a circle, each below the one before
+/// it, if there is one.
 fn walk<K: Ord + Copy>(parents: &BTreeMap<K, Vec<K>>) -> (BTreeMap<K, i64>, Vec<K>) {
     let mut depth: BTreeMap<K, i64> = BTreeMap::new();
     // From a start down to the current node.

@@ -10,7 +10,7 @@ use crate::routes::index::{Id, Key4, Key6, Packed, Routes};
 /// What is to be done with a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum RowMatch {
+pub(super) enum RowMatch {
     /// The row is as desired: it need not be kept.
     Matched,
     /// The row is another writer's, and no route is desired on its key: it need not be kept.
