@@ -8,14 +8,14 @@ mod pass_timer;
 mod planned;
 mod report;
 mod split;
-mod subscription;
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use trueup_net::{Desired as Network, Kind};
 use trueup_reconcile::{
-    ErrorClass, Extent, Hints, Ledger, Outcome, PassInput, Report as _, Source, Subscribed,
+    Drained, ErrorClass, Extent, Hints, Ledger, Outcome, PassInput, Report as _, Source, Subscribed,
 };
 use trueup_rtnl::{self as rtnl, Namespace, OpOutcome, Rtnl};
 use trueup_sysctl::{self as sysctl, Sysctl};
@@ -24,7 +24,6 @@ pub use error::Error;
 pub use pass_timer::PassTimer;
 pub use planned::{Planned, is_unread, plan};
 pub use report::Report;
-pub use subscription::HostSubscription;
 
 use crate::state::LedgerOf;
 
@@ -227,7 +226,6 @@ impl Source for Host {
     type Report = Report;
     type Observed = ();
     type Error = Error;
-    type Subscription = HostSubscription;
 
     fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Report, Error> {
         let limits = input.limits;
@@ -248,23 +246,25 @@ impl Source for Host {
     }
 
     /// Subscribes to the network's events, or to those of settings and of devices.
-    fn subscribe(
-        &mut self,
-        scope: &Namespace,
-        hints: Hints,
-    ) -> Subscribed<HostSubscription, Error> {
-        if self.part != Part::Network {
-            return match self.settings.subscribe(scope, hints) {
-                Subscribed::Active(of) => Subscribed::Active(HostSubscription::Settings(of)),
-                Subscribed::Unsupported => Subscribed::Unsupported,
-                Subscribed::Failed(why) => Subscribed::Failed(Error::from(why)),
-            };
+    fn subscribe(&mut self, scope: &Namespace, hints: Hints) -> Subscribed<(), Error> {
+        match self.part {
+            Part::Network => self.network.subscribe(scope, hints).map_err(Error::from),
+            _ => self.settings.subscribe(scope, hints).map_err(Error::from),
         }
-        match self.network.subscribe(scope, hints) {
-            Subscribed::Active(of) => Subscribed::Active(HostSubscription::Network(of)),
-            Subscribed::Unsupported => Subscribed::Unsupported,
-            Subscribed::Failed(why) => Subscribed::Failed(Error::from(why)),
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match self.part {
+            Part::Network => self.network.descriptor(),
+            _ => self.settings.descriptor(),
         }
+    }
+
+    fn drain(&mut self) -> Result<Drained, Error> {
+        Ok(match self.part {
+            Part::Network => self.network.drain()?,
+            _ => self.settings.drain()?,
+        })
     }
 }
 

@@ -25,8 +25,8 @@ pub use action::{Action, Change, Class, Verb};
 pub use backend::{Backend, BackendSubscription, Found, Observed, Started, Task};
 pub use config::Config;
 pub use engine::{
-    ApprovalRequest, Engine, EngineHandle, EngineSubscription, JobState, Operation, OperationState,
-    Step, StepsState, Verdict,
+    ApprovalRequest, Engine, EngineHandle, JobState, Operation, OperationState, Step, StepsState,
+    Verdict,
 };
 pub use error::{Error, ErrorKind};
 pub use gate::{ActionHash, Approval, Gate, Terms, Verifier};

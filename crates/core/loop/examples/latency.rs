@@ -31,7 +31,6 @@ impl Source for Clock {
     type Report = Noted;
     type Observed = ();
     type Error = Infallible;
-    type Subscription = ();
 
     fn reconcile(&mut self, _: PassInput<'_, Self>) -> Result<Noted, Infallible> {
         Ok(Noted(Instant::now()))

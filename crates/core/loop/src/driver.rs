@@ -8,8 +8,8 @@ use std::task::Waker;
 use std::time::Instant;
 
 use trueup_reconcile::{
-    Condition, Drained, ErrorClass, Extent, Ledger, OpKey, PassInput, PassLimits, Report, Source,
-    Status, Subscribed, Subscription,
+    Condition, ErrorClass, Extent, Ledger, OpKey, PassInput, PassLimits, Report, Source, Status,
+    Subscribed,
 };
 
 use crate::control::{Control, Sleep, Step};
@@ -22,8 +22,7 @@ use crate::{
 
 type OnPass<'a, S> = dyn FnMut(FinishedPass<'_, S>) + Send + 'a;
 type OnReport<'a, S> = dyn FnMut(&<S as Source>::Report) + Send + 'a;
-type OnSubscribe<'a, S> =
-    dyn FnMut(Subscribed<&<S as Source>::Subscription, &<S as Source>::Error>) + Send + 'a;
+type OnSubscribe<'a, S> = dyn FnMut(Subscribed<(), &<S as Source>::Error>) + Send + 'a;
 
 /// Runs passes of a source until it is stopped.
 ///
@@ -32,7 +31,6 @@ type OnSubscribe<'a, S> =
 /// neither reads nor writes.
 pub struct Loop<'a, S: Source> {
     // Dropped in this order: everything else is dropped before handles see the end.
-    subscription: Option<S::Subscription>,
     source: S,
     scope: S::Scope,
     desired: S::Desired,
@@ -101,7 +99,6 @@ impl<'a, S: Source> Loop<'a, S> {
         let shared = Arc::new(Shared::new(Control::new(config)));
         let on_drop = OnDrop(Arc::clone(&shared));
         Loop {
-            subscription: None,
             source,
             scope,
             desired,
@@ -139,10 +136,7 @@ impl<'a, S: Source> Loop<'a, S> {
     /// Sets a callback for the subscription, on the loop's thread: for its first result, for a
     /// later failure, and for its return; not for each repeated failure. [`Handle::subscribed`]
     /// returns the same.
-    pub fn on_subscribe(
-        mut self,
-        call: impl FnMut(Subscribed<&S::Subscription, &S::Error>) + Send + 'a,
-    ) -> Self {
+    pub fn on_subscribe(mut self, call: impl FnMut(Subscribed<(), &S::Error>) + Send + 'a) -> Self {
         self.callbacks.subscribe = Box::new(call);
         self
     }
@@ -257,17 +251,14 @@ impl<'a, S: Source> Loop<'a, S> {
     }
 
     fn subscribe(&mut self) {
-        // The old one first: two subscriptions would report each event twice.
-        self.subscription = None;
         match self.source.subscribe(&self.scope, self.shared.subscription_hints()) {
-            Subscribed::Active(subscription) => {
-                (self.callbacks.subscribe)(Subscribed::Active(&subscription));
+            Subscribed::Active(()) => {
+                (self.callbacks.subscribe)(Subscribed::Active(()));
                 self.shared.mailbox().subscribed = Some(Subscribed::Active(()));
-                self.shared.control.subscribed(match subscription.descriptor() {
+                self.shared.control.subscribed(match self.source.descriptor() {
                     Some(_) => SubscriptionState::Polled,
                     None => SubscriptionState::Pushed,
                 });
-                self.subscription = Some(subscription);
             }
             Subscribed::Unsupported => {
                 (self.callbacks.subscribe)(Subscribed::Unsupported);
@@ -282,16 +273,14 @@ impl<'a, S: Source> Loop<'a, S> {
     }
 
     fn drain(&mut self) {
-        match self.subscription.as_mut().map(Subscription::drain) {
-            None => drop(self.shared.control.drained(Some(Drained::Nothing))),
-            Some(Ok(drained)) => {
+        match self.source.drain() {
+            Ok(drained) => {
                 if let Some(count) = self.shared.control.drained(Some(drained)) {
                     trace::overrun(count);
                     (self.callbacks.overrun)(count);
                 }
             }
-            Some(Err(error)) => {
-                self.subscription = None;
+            Err(error) => {
                 self.subscription_failed(error);
                 self.shared.control.drained(None);
             }
@@ -566,7 +555,7 @@ impl<S: Source> Drive for Loop<'_, S> {
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.subscription.as_ref().and_then(S::Subscription::descriptor)
+        self.source.descriptor()
     }
 
     fn readable(&self) {

@@ -1,8 +1,9 @@
 //! The trait that a subsystem implements. The driver decides when passes run.
 
 use std::error::Error;
+use std::os::fd::BorrowedFd;
 
-use crate::{Hints, OpKey, PassInput, Report, Subscription};
+use crate::{Drained, Hints, OpKey, PassInput, Report};
 
 /// A subsystem that can be brought into a desired state.
 ///
@@ -30,8 +31,6 @@ pub trait Source {
     type Observed;
     /// The error of a pass that could not run, or of a failed subscription.
     type Error: Error + Send + Sync + 'static;
-    /// The subscription for hints; `()` for a source without hints.
-    type Subscription: Subscription<Self::Error>;
 
     /// Runs one pass and returns its report.
     ///
@@ -74,14 +73,31 @@ pub trait Source {
         Ok(Observation::Unsupported)
     }
 
-    /// Subscribes for a hint whenever an object in `scope` may have changed, until the subscription
-    /// is dropped. Optional: without it passes run by timer only.
-    fn subscribe(
-        &mut self,
-        _scope: &Self::Scope,
-        _hints: Hints,
-    ) -> Subscribed<Self::Subscription, Self::Error> {
+    /// Subscribes for events about the objects in `scope`. An earlier subscription ends. Optional:
+    /// without it passes run by timer only.
+    ///
+    /// The source keeps its events. Either it lends a [descriptor](Self::descriptor), or it calls
+    /// [`Hints::request_pass`] from a thread of its own. A pass takes the events that the driver
+    /// has not drained yet.
+    fn subscribe(&mut self, _scope: &Self::Scope, _hints: Hints) -> Subscribed<(), Self::Error> {
         Subscribed::Unsupported
+    }
+
+    /// Lends a descriptor that is readable while events wait. The driver polls it beside its timer.
+    /// `None` without a subscription, and for a source that calls [`Hints::request_pass`].
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Reads all events that wait, without blocking, and returns what they mean. The driver calls it
+    /// when the descriptor is readable.
+    ///
+    /// # Errors
+    ///
+    /// When no more events will come: the subscription has ended. The driver subscribes again
+    /// later.
+    fn drain(&mut self) -> Result<Drained, Self::Error> {
+        Ok(Drained::Nothing)
     }
 }
 
@@ -107,7 +123,7 @@ impl<T> Observation<T> {
 /// The result of [`Source::subscribe`]. In the last two cases passes run by timer only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subscribed<S, E> {
-    /// Hints come until this is dropped.
+    /// Hints come.
     Active(S),
     /// The source gives no hints. That is no error.
     Unsupported,
@@ -116,12 +132,12 @@ pub enum Subscribed<S, E> {
 }
 
 impl<S, E> Subscribed<S, E> {
-    /// Returns the same result by reference.
-    pub fn as_ref(&self) -> Subscribed<&S, &E> {
+    /// Returns the same result with another error.
+    pub fn map_err<F>(self, map: impl FnOnce(E) -> F) -> Subscribed<S, F> {
         match self {
             Subscribed::Active(subscription) => Subscribed::Active(subscription),
             Subscribed::Unsupported => Subscribed::Unsupported,
-            Subscribed::Failed(error) => Subscribed::Failed(error),
+            Subscribed::Failed(error) => Subscribed::Failed(map(error)),
         }
     }
 
@@ -158,7 +174,6 @@ mod tests {
         type Report = Counted;
         type Observed = ();
         type Error = LedgerError;
-        type Subscription = ();
 
         fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Counted, LedgerError> {
             let PassInput { desired, ledger, .. } = input;
@@ -177,7 +192,8 @@ mod tests {
         assert_eq!(Observation::<u8>::Unsupported.observed(), None);
         let answer = source.subscribe(&(), Hints::new(|| {}));
         assert!(matches!(answer, Subscribed::Unsupported));
-        assert!(!answer.is_active());
+        assert!(!answer.is_active() && source.descriptor().is_none());
+        assert_eq!(source.drain().unwrap(), Drained::Nothing);
     }
 
     #[test]

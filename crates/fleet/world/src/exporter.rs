@@ -175,7 +175,6 @@ impl Source for Exporter {
     type Report = ExportReport;
     type Observed = BTreeMap<ResourceKey, Resource>;
     type Error = Error;
-    type Subscription = ();
 
     /// Each pass observes everything.
     fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<ExportReport, Error> {

@@ -19,7 +19,6 @@ enum Repr {
     Ledger(LedgerError),
     Unmarked(Kind),
     Ended(String),
-    Descriptor(std::io::Error),
 }
 
 /// The kind of an [`Error`].
@@ -49,9 +48,7 @@ impl Error {
             Repr::Netlink(error) if error.kind() == netlink::ErrorKind::Namespace => {
                 ErrorKind::Namespace
             }
-            Repr::Netlink(_) | Repr::Links(_) | Repr::LinksChanged | Repr::Descriptor(_) => {
-                ErrorKind::Observe
-            }
+            Repr::Netlink(_) | Repr::Links(_) | Repr::LinksChanged => ErrorKind::Observe,
             Repr::Desired(_) => ErrorKind::Desired,
             Repr::Ledger(_) => ErrorKind::Ledger,
             Repr::Unmarked(_) => ErrorKind::Unmarked,
@@ -79,7 +76,7 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         match &self.0 {
             Repr::Netlink(error) => error.is_retryable(),
-            Repr::Links(_) | Repr::LinksChanged | Repr::Ledger(_) | Repr::Descriptor(_) => true,
+            Repr::Links(_) | Repr::LinksChanged | Repr::Ledger(_) => true,
             Repr::Desired(_) | Repr::Unmarked(_) | Repr::Ended(_) => false,
         }
     }
@@ -115,10 +112,6 @@ impl Error {
         )))
     }
 
-    pub(crate) fn descriptor(source: std::io::Error) -> Error {
-        Error(Repr::Descriptor(source))
-    }
-
     /// The error of opening a namespace that could be opened before.
     pub(crate) fn of_reopening(error: netlink::Error) -> Error {
         Error(match error.is_gone() {
@@ -139,9 +132,6 @@ impl fmt::Display for Error {
             Repr::LinksChanged => f.write_str("interfaces have changed during the pass"),
             Repr::Ledger(error) => write!(f, "the ledger cannot be read: {error}"),
             Repr::Ended(why) => f.write_str(why),
-            Repr::Descriptor(error) => {
-                write!(f, "no file descriptor for the subscription: {error}")
-            }
             Repr::Unmarked(kind) => write!(
                 f,
                 "this kernel stores no marker on objects of kind {kind}: leave their ownership to the ledger"
@@ -156,7 +146,6 @@ impl std::error::Error for Error {
             Repr::Netlink(error) => Some(error),
             Repr::Desired(error) => Some(error),
             Repr::Ledger(error) => Some(error),
-            Repr::Descriptor(error) => Some(error),
             Repr::Links(_) | Repr::LinksChanged | Repr::Unmarked(_) | Repr::Ended(_) => None,
         }
     }

@@ -5,9 +5,9 @@
 mod connection;
 mod dirty_part;
 mod error;
+mod events;
 mod history;
 pub mod key;
-mod monitor;
 mod options;
 mod ownership;
 mod pass;
@@ -18,7 +18,6 @@ mod status;
 mod why;
 
 pub use error::{Error, ErrorKind};
-pub use monitor::Watch;
 pub use options::{AllowDeletes, Contention, Options, ReservedProtocol};
 pub use ownership::{ledger_scope, ledger_scope_of};
 pub use pass::Planned;

@@ -25,9 +25,9 @@ use self::baseline::Baseline;
 use self::foreign::ForeignKeys;
 use self::mode::{Conflicts, Facts, Mode, Read, Verify};
 use self::observe::{KnownLinks, Observation};
+use crate::events::Events;
 use crate::history::{History, stored_otherwise};
 use crate::key::object_id;
-use crate::monitor::MonitorHandle;
 use crate::ownership::ledger_view::{LedgerView, commit};
 use crate::ownership::record::Records;
 use crate::ownership::record_key::RecordKey;
@@ -66,8 +66,8 @@ pub(crate) struct Pass<'a> {
     limits: PassLimits<'a>,
     /// The number of ops that may yet be carried out.
     ops_left: u64,
-    /// The subscription that is to hear nothing of this pass.
-    monitor: Option<MonitorHandle>,
+    /// The events that are to say nothing of this pass.
+    events: Option<&'a mut Events>,
     /// The links of the last observation, which the next one may go on with.
     known_links: Option<KnownLinks>,
 }
@@ -99,7 +99,7 @@ impl<'a> Pass<'a> {
             trouble: None,
             ops_left: limits.ops(),
             limits: *limits,
-            monitor: None,
+            events: None,
             known_links: None,
         })
     }
@@ -107,14 +107,14 @@ impl<'a> Pass<'a> {
     /// With what a subscription has reported, and what the last pass found.
     pub(crate) fn subscribed(
         mut self,
-        monitor: Option<MonitorHandle>,
+        events: Option<&'a mut Events>,
         mut baseline: Option<Baseline>,
         dirty: &DirtySet,
     ) -> Pass<'a> {
         if let Some(baseline) = baseline.as_mut().filter(|_| !dirty.everything) {
             self.foreign = std::mem::take(&mut baseline.foreign);
         }
-        self.monitor = monitor;
+        self.events = events;
         self.baseline = baseline;
         self
     }
@@ -176,7 +176,7 @@ impl<'a> Pass<'a> {
                 stored_otherwise::changes_to_record(&plan).filter(|_| verify == Verify::Read);
             if let Some(most) = recorded {
                 self.observer.record_changes(most);
-            } else if self.monitor.is_none() && plan.ops.len() >= MANY_OPS {
+            } else if self.events.is_none() && plan.ops.len() >= MANY_OPS {
                 self.observer.stop_listening();
             }
             let mut applied = self.apply(history, plan, complete, verify, ledger);

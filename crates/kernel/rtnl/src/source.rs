@@ -1,19 +1,20 @@
 //! The rtnetlink source: what it keeps between passes.
 
 use std::fmt;
+use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 use trueup_net::{Desired, Kind, Kinds};
 use trueup_netlink::{Namespace, NamespaceId};
 use trueup_observe::{DirtySet, Observer, ReadScope, Snapshot};
 use trueup_reconcile::{
-    Extent, Hints, Ledger, Observation, OpKey, PassInput, PassLimits, Source, Subscribed,
+    Drained, Extent, Hints, Ledger, Observation, OpKey, PassInput, PassLimits, Source, Subscribed,
 };
 
 use crate::connection::Connection;
+use crate::events::Events;
 use crate::history::History;
 use crate::history::fingerprint::DesiredFingerprint;
-use crate::monitor::{MonitorHandle, Watch};
 use crate::ownership::policy;
 use crate::pass::baseline::Baseline;
 use crate::pass::mode::{Facts, Mode};
@@ -37,7 +38,8 @@ pub struct Rtnl {
     history: History,
     /// The sockets of the last pass, while subscribed, unless it failed.
     connection: Option<Connection>,
-    monitor: Option<MonitorHandle>,
+    /// Its events, while subscribed.
+    events: Option<Events>,
     /// What the last pass found, unless it failed.
     baseline: Option<Baseline>,
     /// The desired state that a driver last asked about.
@@ -56,7 +58,7 @@ impl Rtnl {
             clock: Box::new(clock),
             history: History::default(),
             connection: None,
-            monitor: None,
+            events: None,
             baseline: None,
             asked: DesiredFingerprint::default(),
         }
@@ -152,7 +154,7 @@ impl Rtnl {
     fn open(&self, scope: &Namespace, desired: &Desired) -> Result<Connection, Error> {
         let pinned = scope.pinned().map_err(|error| self.open_error(error))?;
         self.require_bound(scope, &pinned)?;
-        let opened = match self.monitor {
+        let opened = match self.events {
             Some(_) => Connection::open(&pinned),
             None => Connection::open_once(&pinned, desired),
         };
@@ -172,7 +174,7 @@ impl Rtnl {
 
     /// The namespace of the subscription, if there is one.
     fn bound_to(&self) -> Option<NamespaceId> {
-        self.monitor.as_ref().and_then(MonitorHandle::namespace)
+        self.events.as_ref().map(Events::namespace)
     }
 
     fn open_error(&self, error: trueup_netlink::Error) -> Error {
@@ -191,9 +193,9 @@ impl Rtnl {
             self.require_bound(scope, scope)?;
             return Ok(kept);
         }
-        if let Some(monitor) = &self.monitor {
+        if let Some(events) = &mut self.events {
             // The port of a socket that is closed may be another's by now.
-            monitor.ignore_own_writes(None);
+            events.ignore_own_writes(None);
         }
         self.open(scope, desired)
     }
@@ -218,7 +220,6 @@ impl Source for Rtnl {
     type Report = Report;
     type Observed = Snapshot;
     type Error = Error;
-    type Subscription = Watch;
 
     fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Report, Error> {
         let PassInput { scope: namespace, desired, ledger, options, limits } = input;
@@ -227,34 +228,33 @@ impl Source for Rtnl {
         if let Some(baseline) = &mut baseline {
             baseline.follow(desired, options.protocol());
         }
-        let dirty = self.monitor.as_ref().and_then(MonitorHandle::take_dirty);
         // Without a subscription nothing is known of what happened since the last pass.
-        let dirty = dirty.unwrap_or_else(DirtySet::everything);
+        let dirty = self.events.as_mut().map_or_else(DirtySet::everything, Events::take_dirty);
         if let Some(baseline) = &mut baseline {
             baseline.note_shared(&dirty, desired);
         }
-        if let Some(monitor) = &self.monitor {
-            monitor.cover(desired.managed(), options.protocol());
+        if let Some(events) = &mut self.events {
+            events.cover(desired.managed(), options.protocol());
         }
         let mut connection = self.connect(namespace, desired)?;
         let port = connection.observer.socket().port_id();
-        if let Some(monitor) = &self.monitor {
-            monitor.ignore_own_writes(Some(port));
+        if let Some(events) = &mut self.events {
+            events.ignore_own_writes(Some(port));
         }
         let policy = policy(connection.markers(desired.managed())?, options)?;
         let mode = match (limits.extent(), baseline.as_mut()) {
             (Extent::Dirty, Some(baseline)) => {
                 baseline.decide(&self.history, desired, options, &dirty, limits.due())
             }
-            _ => Mode::everything(desired, self.monitor.is_some()),
+            _ => Mode::everything(desired, self.events.is_some()),
         };
         let observer = &mut connection.observer;
         let pass = Pass::open(observer, mode, desired, options, policy, ledger, &limits)?
-            .subscribed(self.monitor.clone(), baseline, &dirty);
+            .subscribed(self.events.as_mut(), baseline, &dirty);
         let (report, next) = pass.run(&mut self.history, &dirty, ledger, &self.clock)?;
         self.baseline = next;
         // Without a subscription the next pass may be far off, or never come.
-        self.connection = self.monitor.as_ref().map(|_| {
+        self.connection = self.events.as_ref().map(|_| {
             connection.observer.rest();
             connection
         });
@@ -266,23 +266,34 @@ impl Source for Rtnl {
         scope: &Namespace,
         _options: &Options,
     ) -> Result<Observation<Snapshot>, Error> {
-        let mut observer = match self.monitor {
+        let mut observer = match self.events {
             Some(_) => Observer::open(scope)?,
             None => Observer::open_lazily(scope)?,
         };
         Ok(Observation::Observed(observer.snapshot(&ReadScope::whole())?))
     }
 
-    fn subscribe(&mut self, scope: &Namespace, _hints: Hints) -> Subscribed<Watch, Error> {
-        self.baseline = None;
-        self.connection = None;
-        match Watch::open(scope) {
-            Ok((watch, monitor)) => {
-                self.monitor = Some(monitor);
-                Subscribed::Active(watch)
+    fn subscribe(&mut self, scope: &Namespace, _hints: Hints) -> Subscribed<(), Error> {
+        // The old ones first: two sockets would be given each event twice.
+        (self.baseline, self.connection, self.events) = (None, None, None);
+        match Events::open(scope) {
+            Ok(events) => {
+                self.events = Some(events);
+                Subscribed::Active(())
             }
             Err(error) => Subscribed::Failed(error),
         }
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.events.as_ref().map(Events::descriptor)
+    }
+
+    fn drain(&mut self) -> Result<Drained, Error> {
+        let Some(events) = &mut self.events else {
+            return Ok(Drained::Nothing);
+        };
+        events.drain().inspect_err(|_| self.events = None)
     }
 
     fn changed_keys(&mut self, desired: &Desired, options: &Options) -> Option<Vec<OpKey>> {

@@ -12,24 +12,16 @@ use rustix::event::epoll;
 use rustix::fs::inotify;
 use rustix::io::Errno;
 use trueup_netlink::{Group, Multicast, Namespace};
-use trueup_reconcile::{Drained, Hints, Subscription};
+use trueup_reconcile::{Drained, Hints};
 
 use crate::Error;
 
-/// The events that can mean that a value has changed.
-///
-/// - Links that come, go and change, as their values do with them.
-/// - The groups `RTNLGRP_IPV4_NETCONF` and `RTNLGRP_IPV6_NETCONF`: forwarding, reverse path filters,
-///   proxies for ARP and neighbour discovery, whoever changes them.
-/// - Writes to files of `/proc/sys` of the declared keys, by inotify: those in this mount of `/proc`.
-///
-/// Other changes are found by the timer of the driver. A writer that answers each correction is not
-/// fought at its pace: after 20 to 60 corrections it is met every five seconds.
-pub struct Changes {
+/// The events that can mean that a value has changed: see [`Sysctl`](crate::Sysctl)'s subscription.
+pub(crate) struct Changes {
     /// Readable while one of the two is.
     both: OwnedFd,
     network: Multicast,
-    files: Arc<OwnedFd>,
+    files: OwnedFd,
     allowance: Allowance,
     hints: Hints,
     /// A thread is about to ask for a pass.
@@ -46,7 +38,7 @@ impl Changes {
         Ok(Changes {
             both: both.map_err(|errno| failed("cannot wait for events", errno))?,
             network,
-            files: Arc::new(files),
+            files,
             allowance: Allowance::new(),
             hints,
             is_put_off: Arc::default(),
@@ -54,8 +46,33 @@ impl Changes {
     }
 
     /// Returns the inotify instance, to which files are added.
-    pub(crate) fn files(&self) -> Arc<OwnedFd> {
-        Arc::clone(&self.files)
+    pub(crate) fn files(&self) -> BorrowedFd<'_> {
+        self.files.as_fd()
+    }
+
+    /// Returns a descriptor that is readable while events wait.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.both.as_fd()
+    }
+
+    /// Reads all events that wait, without blocking.
+    pub(crate) fn drain(&mut self) -> Result<Drained, Error> {
+        let (mut of_links, mut of_values) = (false, false);
+        let received = self.network.receive(Duration::ZERO, |message| match message.header.kind {
+            RTM_NEWNETCONF | RTM_DELNETCONF => of_values = true,
+            _ => of_links = true,
+        });
+        let (is_written, are_lost) = self.drain_files()?;
+        match received {
+            Err(error) if error.is_loss() => return Ok(Drained::Lost),
+            received => drop(received?),
+        }
+        let is_due = (of_values || is_written) && self.is_due();
+        Ok(match of_links || is_due {
+            _ if are_lost => Drained::Lost,
+            true => Drained::Hint,
+            false => Drained::Nothing,
+        })
     }
 
     /// True if a change is to be looked at now. Otherwise it is later, by a thread of its own, as no
@@ -80,7 +97,7 @@ impl Changes {
     /// Reads the events of files. Returns true if there are any, and if some were lost.
     fn drain_files(&self) -> Result<(bool, bool), Error> {
         let mut buffer = [MaybeUninit::uninit(); 4096];
-        let mut events = inotify::Reader::new(&*self.files, &mut buffer);
+        let mut events = inotify::Reader::new(&self.files, &mut buffer);
         let (mut any, mut lost) = (false, false);
         loop {
             match events.next() {
@@ -107,31 +124,6 @@ fn joined(network: &Multicast, files: &OwnedFd) -> Result<OwnedFd, Errno> {
 
 fn failed(what: &str, errno: Errno) -> Error {
     Error::proc(format!("{what}: {errno}"))
-}
-
-impl Subscription<Error> for Changes {
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.both.as_fd())
-    }
-
-    fn drain(&mut self) -> Result<Drained, Error> {
-        let (mut of_links, mut of_values) = (false, false);
-        let received = self.network.receive(Duration::ZERO, |message| match message.header.kind {
-            RTM_NEWNETCONF | RTM_DELNETCONF => of_values = true,
-            _ => of_links = true,
-        });
-        let (is_written, are_lost) = self.drain_files()?;
-        match received {
-            Err(error) if error.is_loss() => return Ok(Drained::Lost),
-            received => drop(received?),
-        }
-        let is_due = (of_values || is_written) && self.is_due();
-        Ok(match of_links || is_due {
-            _ if are_lost => Drained::Lost,
-            true => Drained::Hint,
-            false => Drained::Nothing,
-        })
-    }
 }
 
 impl fmt::Debug for Changes {

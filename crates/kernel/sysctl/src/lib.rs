@@ -18,7 +18,6 @@ mod source;
 mod value;
 mod write;
 
-pub use changes::Changes;
 pub use desired::Desired;
 pub use error::{Error, ErrorKind};
 pub use files::{Files, ProcSys};

@@ -1,18 +1,19 @@
 //! The source: [`Sysctl`].
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use trueup_netlink::Namespace;
 use trueup_reconcile::{
-    Claim, Hints, Ledger, LedgerError, Observation, PassInput, PassLimits, Source, Status,
+    Claim, Drained, Hints, Ledger, LedgerError, Observation, PassInput, PassLimits, Source, Status,
     Subscribed,
 };
 
+use crate::changes::Changes;
 use crate::namespace::EnteredNamespace;
 use crate::pass::Pass;
-use crate::{Changes, Desired, Error, Files, Key, Observed, Options, ProcSys, Report};
+use crate::{Desired, Error, Files, Key, Observed, Options, ProcSys, Report};
 
 /// The sysctl source of one namespace: that of its first pass. Once that namespace is gone, or its
 /// name belongs to another, a pass fails and [`Source::is_scope_gone`] is true.
@@ -28,8 +29,8 @@ pub struct Sysctl {
     absent: BTreeSet<Key>,
     /// The keys that the last pass left undone.
     undone: BTreeMap<Key, Arc<Status>>,
-    /// To which the files of declared keys are added.
-    inotify: Option<Arc<OwnedFd>>,
+    /// Its events, while subscribed.
+    events: Option<Changes>,
 }
 
 impl Sysctl {
@@ -46,7 +47,7 @@ impl Sysctl {
             last: BTreeSet::new(),
             absent: BTreeSet::new(),
             undone: BTreeMap::new(),
-            inotify: None,
+            events: None,
         }
     }
 
@@ -111,19 +112,18 @@ impl Source for Sysctl {
     type Report = Report;
     type Observed = Observed;
     type Error = Error;
-    type Subscription = Changes;
 
     /// Each pass observes everything: not all changes are reported.
     fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Report, Error> {
         let PassInput { scope, desired, ledger, options, limits } = input;
         self.last = desired.keys().cloned().collect();
         let namespace = EnteredNamespace::enter(scope, &*self.files, &mut self.cookie)?;
-        if let Some(inotify) = self.inotify.as_deref() {
+        if let Some(watched) = self.events.as_ref().map(Changes::files) {
             // Before they are read, so that no later change is missed.
             namespace.run(|files| {
                 for key in desired.keys() {
                     // Without a watch the timer finds it.
-                    let _unwatched = files.watch(key, inotify.as_fd());
+                    let _unwatched = files.watch(key, watched);
                 }
             })?;
         }
@@ -144,14 +144,36 @@ impl Source for Sysctl {
         error.is_gone()
     }
 
-    fn subscribe(&mut self, scope: &Namespace, hints: Hints) -> Subscribed<Changes, Error> {
+    /// Subscribes for the events that can mean that a value has changed:
+    ///
+    /// - Links that come, go and change, as their values do with them.
+    /// - The groups `RTNLGRP_IPV4_NETCONF` and `RTNLGRP_IPV6_NETCONF`: forwarding, reverse path
+    ///   filters, proxies for ARP and neighbour discovery, whoever changes them.
+    /// - Writes to files of `/proc/sys` of the declared keys, by inotify: those in this mount of
+    ///   `/proc`.
+    ///
+    /// Other changes are found by the timer of the driver. A writer that answers each correction is
+    /// not fought at its pace: after 20 to 60 corrections it is met every five seconds.
+    fn subscribe(&mut self, scope: &Namespace, hints: Hints) -> Subscribed<(), Error> {
+        self.events = None;
         match Changes::open(scope, hints) {
             Ok(changes) => {
-                self.inotify = Some(changes.files());
-                Subscribed::Active(changes)
+                self.events = Some(changes);
+                Subscribed::Active(())
             }
             Err(error) => Subscribed::Failed(error),
         }
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.events.as_ref().map(Changes::descriptor)
+    }
+
+    fn drain(&mut self) -> Result<Drained, Error> {
+        let Some(events) = &mut self.events else {
+            return Ok(Drained::Nothing);
+        };
+        events.drain().inspect_err(|_| self.events = None)
     }
 
     /// Returns the values of the keys declared in the last pass, and of those in

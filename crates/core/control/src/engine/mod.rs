@@ -3,6 +3,7 @@
 mod approvals;
 mod ask;
 mod begin;
+mod events;
 mod flight;
 mod handle;
 mod job;
@@ -15,23 +16,23 @@ mod select;
 mod shared;
 mod start;
 mod steps;
-mod subscription;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use trueup_journal::Journal;
-use trueup_reconcile::{Hints, Observation, OpKey, PassInput, Source, Status, Subscribed};
+use trueup_reconcile::{Drained, Hints, Observation, OpKey, PassInput, Source, Status, Subscribed};
 
 pub use approvals::ApprovalRequest;
 pub(crate) use flight::End;
 pub use handle::{EngineHandle, Operation, OperationState, Verdict};
 pub use job::JobState;
 pub use steps::{Step, StepsState};
-pub use subscription::EngineSubscription;
 
+use self::events::Events;
 use self::pass::Pass;
 use self::shared::{Shared, guarded};
 use crate::provider::LastKnown;
@@ -51,6 +52,8 @@ pub struct Engine<B: Backend, P> {
     statuses: BTreeMap<String, Arc<Status>>,
     /// Since when what was unread in the last pass is.
     unread_since: BTreeMap<String, SystemTime>,
+    /// What it is subscribed to.
+    events: Option<Events>,
 }
 
 impl<B: Backend, P: Provider> Engine<B, P> {
@@ -72,6 +75,7 @@ impl<B: Backend, P: Provider> Engine<B, P> {
             last_desired: None,
             statuses: BTreeMap::new(),
             unread_since: BTreeMap::new(),
+            events: None,
         })
     }
 
@@ -96,7 +100,6 @@ impl<B: Backend, P: Provider> Source for Engine<B, P> {
     type Report = Report;
     type Observed = Observed;
     type Error = Error;
-    type Subscription = EngineSubscription;
 
     /// Each pass observes everything.
     fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Report, Error> {
@@ -126,11 +129,30 @@ impl<B: Backend, P: Provider> Source for Engine<B, P> {
         self.shared.observe().map(Observation::Observed)
     }
 
-    fn subscribe(&mut self, (): &(), hints: Hints) -> Subscribed<EngineSubscription, Error> {
+    /// Subscribes to the provider and the backend, and for hints of starts that took long.
+    fn subscribe(&mut self, (): &(), hints: Hints) -> Subscribed<(), Error> {
+        self.events = None;
         self.shared.set_hints(hints.clone());
         let provider = self.provider.subscribe(hints.clone());
         let backend = guarded("the backend", || self.shared.backend.subscribe(hints));
-        EngineSubscription::new(provider, backend.unwrap_or_else(Subscribed::Failed))
+        match Events::join(provider, backend.unwrap_or_else(Subscribed::Failed)) {
+            Ok(events) => {
+                self.events = Some(events);
+                Subscribed::Active(())
+            }
+            Err(error) => Subscribed::Failed(error),
+        }
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.events.as_ref().and_then(Events::descriptor)
+    }
+
+    fn drain(&mut self) -> Result<Drained, Error> {
+        let Some(events) = &mut self.events else {
+            return Ok(Drained::Nothing);
+        };
+        events.drain().inspect_err(|_| self.events = None)
     }
 
     /// Returns the objects that the provider desires otherwise than in the last pass.

@@ -72,12 +72,12 @@ impl Subscription<Error> for Counter {
 fn subscribe<P: Provider>(
     provider: P,
     answer: Option<Subscribed<BackendSubscription, Error>>,
-) -> Result<trueup_control::EngineSubscription, ErrorKind> {
+) -> Result<Engine<Hinting, P>, ErrorKind> {
     let backend = Hinting(Mutex::new(answer));
     let journal = Sim::new().journal();
     let mut engine = Engine::new(backend, provider, &journal, Config::default()).unwrap();
     match engine.subscribe(&(), Hints::new(|| {})) {
-        Subscribed::Active(subscription) => Ok(subscription),
+        Subscribed::Active(()) => Ok(engine),
         Subscribed::Failed(error) => Err(error.kind()),
         Subscribed::Unsupported => unreachable!("starts that take long give hints"),
     }

@@ -9,7 +9,7 @@ use trueup_graph::{Driver, SourceVertex, VertexSpec};
 use trueup_loop::{Config, Loop};
 use trueup_reconcile::{
     Claim, ErrorClass, EventCoverage, Extent, Hints, Ledger, LedgerError, MemoryLedger, OpKey,
-    Outcome, PassInput, Report, ReportedOp, Source, Subscribed, Subscription,
+    Outcome, PassInput, Report, ReportedOp, Source, Subscribed,
 };
 
 use crate::support::{BOUND, start, until};
@@ -52,10 +52,6 @@ impl Report for Pass {
     }
 }
 
-struct Subscribing;
-
-impl Subscription<LedgerError> for Subscribing {}
-
 impl Source for Values {
     type Scope = ();
     type Desired = BTreeMap<String, u8>;
@@ -63,7 +59,6 @@ impl Source for Values {
     type Report = Pass;
     type Observed = ();
     type Error = LedgerError;
-    type Subscription = Subscribing;
 
     fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Pass, LedgerError> {
         let PassInput { desired, ledger, limits, .. } = input;
@@ -102,9 +97,9 @@ impl Source for Values {
         Ok(Pass { is_converged, is_truncated: outcomes.contains(&Outcome::Pending), outcomes })
     }
 
-    fn subscribe(&mut self, _: &(), hints: Hints) -> Subscribed<Subscribing, LedgerError> {
+    fn subscribe(&mut self, _: &(), hints: Hints) -> Subscribed<(), LedgerError> {
         self.0.lock().unwrap().hints = Some(hints);
-        Subscribed::Active(Subscribing)
+        Subscribed::Active(())
     }
 }
 

@@ -107,7 +107,6 @@ impl Source for Counted {
     type Report = Many;
     type Observed = ();
     type Error = Infallible;
-    type Subscription = ();
 
     fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Many, Infallible> {
         let desired = input.desired;

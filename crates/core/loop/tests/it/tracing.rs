@@ -13,8 +13,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 use trueup_loop::{Config, Loop};
 use trueup_reconcile::{
-    Drained, Hints, MemoryLedger, OpKey, Outcome, PassInput, Report, ReportedOp, Source,
-    Subscribed, Subscription,
+    Drained, Hints, MemoryLedger, OpKey, Outcome, PassInput, Report, ReportedOp, Source, Subscribed,
 };
 
 /// Records what it receives.
@@ -67,13 +66,14 @@ impl Subscriber for Notes {
 
 /// Its subscription loses something after the first pass and fails after the second; the third pass
 /// fails.
+#[derive(Default)]
 struct Unlucky {
     passes: u32,
+    events: Option<OwnedFd>,
+    drains: u32,
 }
 
 struct Pass;
-
-struct Deaf(OwnedFd, u32);
 
 impl Report for Pass {
     fn converged(&self) -> bool {
@@ -87,20 +87,6 @@ impl Report for Pass {
     }
 }
 
-impl Subscription<fmt::Error> for Deaf {
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.0.as_fd())
-    }
-
-    fn drain(&mut self) -> Result<Drained, fmt::Error> {
-        self.1 += 1;
-        match self.1 {
-            1 => Ok(Drained::Lost),
-            _ => Err(fmt::Error),
-        }
-    }
-}
-
 impl Source for Unlucky {
     type Scope = ();
     type Desired = ();
@@ -108,7 +94,6 @@ impl Source for Unlucky {
     type Report = Pass;
     type Observed = ();
     type Error = fmt::Error;
-    type Subscription = Deaf;
 
     fn reconcile(&mut self, _: PassInput<'_, Self>) -> Result<Pass, fmt::Error> {
         self.passes += 1;
@@ -118,9 +103,24 @@ impl Source for Unlucky {
         }
     }
 
-    fn subscribe(&mut self, (): &(), _: Hints) -> Subscribed<Deaf, fmt::Error> {
-        let event = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
-        Subscribed::Active(Deaf(event, 0))
+    fn subscribe(&mut self, (): &(), _: Hints) -> Subscribed<(), fmt::Error> {
+        (self.events, self.drains) = (Some(eventfd(0, EventfdFlags::CLOEXEC).unwrap()), 0);
+        Subscribed::Active(())
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.events.as_ref().map(AsFd::as_fd)
+    }
+
+    fn drain(&mut self) -> Result<Drained, fmt::Error> {
+        self.drains += 1;
+        match self.drains {
+            1 => Ok(Drained::Lost),
+            _ => {
+                self.events = None;
+                Err(fmt::Error)
+            }
+        }
     }
 }
 
@@ -129,7 +129,7 @@ fn a_span_for_each_pass_and_an_event_for_what_goes_wrong() {
     let notes = Notes::default();
     let config =
         Config::default().with_interval(Duration::from_secs(3600)).with_debounce(Duration::ZERO);
-    let it = Loop::new(Unlucky { passes: 0 }, (), (), MemoryLedger::default(), (), config);
+    let it = Loop::new(Unlucky::default(), (), (), MemoryLedger::default(), (), config);
     let handle = it.handle();
     let it = it.on_report(|pass| {
         if pass.result.is_err() {

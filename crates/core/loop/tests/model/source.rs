@@ -74,7 +74,6 @@ impl Source for Noting {
     type Report = Pass;
     type Observed = ();
     type Error = LedgerError;
-    type Subscription = ();
 
     /// As a source does that asks between its steps, on the loop's thread, while others ask the
     /// loop.

@@ -87,7 +87,6 @@ impl Source for HostExporter {
     type Report = ExportReport;
     type Observed = BTreeMap<ResourceKey, Resource>;
     type Error = Error;
-    type Subscription = ();
 
     fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<ExportReport, Error> {
         // A pass that may write nothing does not make the host a member either.

@@ -60,7 +60,7 @@ impl Pass<'_> {
         let was_complete = || self.baseline.as_ref().is_some_and(|before| before.is_complete);
         let is_complete = !has_doubts && (self.is_over_everything() || was_complete());
         let (mut next_baseline, mut is_covered) = (None, false);
-        if let Some(monitor) = self.monitor.clone()
+        if let Some(events) = self.events.take()
             && seen
             && self.trouble.is_none()
             && !is_exceeded
@@ -70,7 +70,7 @@ impl Pass<'_> {
             // While others write all the time hardly a pass is complete, and still what happens to
             // their objects does not matter.
             let is_quiet = is_done && baseline.has_dependencies;
-            let is_heard = monitor.set_scope(baseline.watch_scope(&self), is_quiet);
+            let is_heard = events.set_scope(baseline.watch_scope(&self), is_quiet);
             is_covered = is_heard && is_complete;
             next_baseline = Some(baseline);
         }

@@ -101,8 +101,8 @@ impl Pass<'_> {
 
     /// Reads what is on the keys.
     pub(super) fn read(&mut self) -> Result<Observation, Error> {
-        if let Some(monitor) = &self.monitor {
-            let dirty = monitor.begin_read(self.mode.keys.part());
+        if let Some(events) = &mut self.events {
+            let dirty = events.begin_read(self.mode.keys.part());
             self.foreign.note(&dirty, |key| {
                 let is_recorded = || self.ledger_view.record(&RecordKey::Route(*key)).is_some();
                 self.desired.has_route(key) || is_recorded()
@@ -130,7 +130,7 @@ impl Pass<'_> {
     /// Keeps the links of what was observed, if the pass leaves them alone. A subscribed source
     /// reads them anew: it has dropped what was announced of them until the next read.
     pub(super) fn keep_links(&mut self, observed: &mut Observed) {
-        let is_alone = self.monitor.is_none() && self.is_over_everything();
+        let is_alone = self.events.is_none() && self.is_over_everything();
         let has_links = self.desired.managed().contains(Kind::Link);
         self.known_links = (is_alone && !has_links).then(|| KnownLinks::take(observed));
     }

@@ -7,9 +7,8 @@ use std::time::Duration;
 use trueup_net::{Desired, IfName, NextHop, NextHops, NexthopMode, Route, Routes};
 use trueup_reconcile::{
     EventCoverage, Extent, Hints, Outcome, PassInput, PassLimits, Report as _, Source as _,
-    Subscribed,
 };
-use trueup_rtnl::{Error, MemoryLedger, Namespace, Options, Report, Rtnl, Watch, key};
+use trueup_rtnl::{Error, MemoryLedger, Namespace, Options, Report, Rtnl, key};
 use trueup_testkit::faults::{At, Fault, Faults};
 use trueup_testkit::{Kind, ip, uplinks};
 
@@ -20,7 +19,6 @@ const EPERM: i32 = 1;
 struct Agent {
     namespace: Namespace,
     source: Rtnl,
-    _watch: Watch,
     ledger: MemoryLedger,
     desired: Desired,
 }
@@ -38,13 +36,11 @@ impl Agent {
     ) -> Agent {
         uplinks(1);
         let mut source = Rtnl::new();
-        let Subscribed::Active(watch) = source.subscribe(&namespace, Hints::new(|| {})) else {
-            panic!("no subscription");
-        };
+        let subscribed = source.subscribe(&namespace, Hints::new(|| {}));
+        assert!(subscribed.is_active(), "{subscribed:?}");
         let mut agent = Agent {
             namespace,
             source,
-            _watch: watch,
             ledger: MemoryLedger::default(),
             desired: nothing()
                 .with_addresses([address("up0", "10.9.0.1/24")])

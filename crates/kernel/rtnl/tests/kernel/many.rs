@@ -4,9 +4,7 @@
 use std::collections::BTreeMap;
 
 use trueup_net::{Action, Desired, Item as _, NextHops, Object, Route, RouteKey};
-use trueup_reconcile::{
-    Extent, Hints, PassInput, PassLimits, Report as _, Source as _, Subscribed,
-};
+use trueup_reconcile::{Extent, Hints, PassInput, PassLimits, Report as _, Source as _};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Outcome, Rtnl};
 use trueup_testkit::fields::OURS;
 use trueup_testkit::{Kind, ip_batch, uplinks};
@@ -144,9 +142,8 @@ pub(crate) fn a_source_that_listens_knows_very_many_routes_after_another_writer_
     uplinks(1);
     let (here, options) = (Namespace::current(), Options::default());
     let (mut source, mut ledger) = (Rtnl::new(), MemoryLedger::default());
-    let Subscribed::Active(_watch) = source.subscribe(&here, Hints::new(|| {})) else {
-        panic!("no subscription");
-    };
+    let subscribed = source.subscribe(&here, Hints::new(|| {}));
+    assert!(subscribed.is_active(), "{subscribed:?}");
     let mut desired = desired(8);
     let mut pass = |desired: &Desired, extent| {
         let limits = PassLimits::default().with_extent(extent);

@@ -32,8 +32,6 @@ pub(super) struct Agents {
 /// One agent. Its desired state outlives its process; its source and its open journal do not.
 pub(super) struct Agent {
     pub(super) source: Rtnl,
-    /// Its subscription, after `listen`.
-    pub(super) listener: Option<<Rtnl as Source>::Subscription>,
     pub(super) desired: Desired,
     pub(super) options: Options,
     /// The objects that are not in place, by the reports of its process so far.
@@ -118,7 +116,6 @@ impl Agent {
     fn new(host: &Host) -> Agent {
         Agent {
             source: host.source(),
-            listener: None,
             desired: Desired::default(),
             options: Options::default(),
             statuses: BTreeMap::new(),
@@ -161,21 +158,16 @@ impl Agent {
     /// Replaces its process by a new one.
     pub(super) fn restart(&mut self, host: &Host) {
         self.open = None;
-        self.listener = None;
         self.statuses.clear();
         self.source = host.source();
     }
 
     /// Subscribes; an earlier subscription ends.
     pub(super) fn listen(&mut self, namespace: &Namespace) -> Result<(), String> {
-        self.listener = None;
         // The descriptor is not polled, so no hint is requested.
         let hints = Hints::new(|| {});
         match self.source.subscribe(namespace, hints) {
-            Subscribed::Active(subscription) => {
-                self.listener = Some(subscription);
-                Ok(())
-            }
+            Subscribed::Active(()) => Ok(()),
             Subscribed::Unsupported => Err("the source gives no hints".to_owned()),
             Subscribed::Failed(error) => Err(error.to_string()),
         }

@@ -7,7 +7,6 @@ use trueup_net::{Notice, Reason};
 use trueup_netlink::Namespace;
 use trueup_reconcile::{
     Condition, Drained, Extent, PassInput, PassLimits, Report as _, Source as _, Status,
-    Subscription as _,
 };
 use trueup_rtnl::{Finding, OwnershipRule, Pending, Report};
 
@@ -54,9 +53,10 @@ impl Agent {
     ///
     /// When the subscription has ended.
     pub(super) fn drain(&mut self) -> Result<Drained, String> {
-        let listener =
-            self.listener.as_mut().ok_or("the agent is not subscribed: write `listen` first")?;
-        listener.drain().map_err(|error| error.to_string())
+        if self.source.descriptor().is_none() {
+            return Err("the agent is not subscribed: write `listen` first".to_owned());
+        }
+        self.source.drain().map_err(|error| error.to_string())
     }
 
     /// Passes as a driver would after a drain: over the dirty keys, or over everything after a

@@ -8,7 +8,7 @@ mod fault;
 use std::fmt::Write as _;
 
 use trueup_netlink::Namespace;
-use trueup_reconcile::Drained;
+use trueup_reconcile::{Drained, Source as _};
 
 use super::agent::{Agent, Agents, Host};
 use super::machine::Machine;
@@ -267,7 +267,9 @@ impl Run<'_> {
     fn again(&mut self, expected: &[Expected]) -> Result<(), Stop> {
         let namespace = self.namespace();
         let (agent, host) = self.agents.acting();
-        if agent.listener.is_some() && agent.drain().map_err(Stop::Differs)? != Drained::Nothing {
+        if agent.source.descriptor().is_some()
+            && agent.drain().map_err(Stop::Differs)? != Drained::Nothing
+        {
             return Err(Stop::Differs(format!(
                 "invariant 3: {}\nits own writes made keys dirty, and would cause another pass",
                 INVARIANTS[2]

@@ -52,10 +52,7 @@ pub(crate) struct Pass {
     pub(crate) error: Option<String>,
 }
 
-impl<S: Rtnetlink> Agent<S>
-where
-    S::Subscription: Send + 'static,
-{
+impl<S: Rtnetlink> Agent<S> {
     pub(crate) fn start(source: S, scope: Namespace, desired: Desired, config: Config) -> Agent<S> {
         let (record, gate) = <(Arc<Mutex<Recorded>>, Arc<Mutex<()>>)>::default();
         let options = Options::default();

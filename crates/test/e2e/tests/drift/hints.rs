@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use trueup_loop::Config;
 use trueup_net::{Address, AddressFlags, Desired, Family, Neighbour, Routes, Rule, RuleAction};
-use trueup_reconcile::{Drained, Hints, PassInput, Source, Subscribed, Subscription};
-use trueup_rtnl::{Error, Namespace, Options, Report, Rtnl, Snapshot as Seen, Watch};
+use trueup_reconcile::{Drained, Hints, PassInput, Source, Subscribed};
+use trueup_rtnl::{Error, Namespace, Options, Report, Rtnl, Snapshot as Seen};
 use trueup_testkit::{Kind, RawMessage, Snapshot, ip_batch, quiet_netns, uplinks};
 
 use crate::agent::{Agent, BOUND, Rtnetlink};
@@ -32,7 +32,7 @@ pub(crate) fn however_hints_come_the_end_is_the_same() {
     }
     for announced in [Drained::Nothing, Drained::Hint, Drained::Lost] {
         case(&format!("always {announced:?}"), move || {
-            let source = Inventor { inner: Rtnl::new(), announced };
+            let source = Inventor::new(announced);
             Agent::start(source, here(), desired(), config())
         });
     }
@@ -73,10 +73,7 @@ fn desired() -> Desired {
 }
 
 /// One way in which hints come, in a namespace of its own.
-fn case<S: Rtnetlink>(name: &str, start: impl FnOnce() -> Agent<S> + Send)
-where
-    S::Subscription: Send + 'static,
-{
+fn case<S: Rtnetlink>(name: &str, start: impl FnOnce() -> Agent<S> + Send) {
     thread::scope(|scope| {
         let one = scope.spawn(|| {
             quiet_netns();
@@ -181,24 +178,15 @@ fn tries<const N: usize>(lines: [&str; N]) {
 struct Inventor {
     inner: Rtnl,
     announced: Drained,
+    /// Always readable: one end has been written to.
+    readable: (UnixStream, UnixStream),
 }
 
-struct Invented {
-    inner: Watch,
-    announced: Drained,
-    /// Always readable.
-    here: UnixStream,
-    _there: UnixStream,
-}
-
-impl Subscription<Error> for Invented {
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.here.as_fd())
-    }
-
-    fn drain(&mut self) -> Result<Drained, Error> {
-        self.inner.drain()?;
-        Ok(self.announced)
+impl Inventor {
+    fn new(announced: Drained) -> Inventor {
+        let (here, mut there) = UnixStream::pair().unwrap();
+        there.write_all(b"!").unwrap();
+        Inventor { inner: Rtnl::new(), announced, readable: (here, there) }
     }
 }
 
@@ -209,21 +197,22 @@ impl Source for Inventor {
     type Report = Report;
     type Observed = Seen;
     type Error = Error;
-    type Subscription = Invented;
 
     fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Report, Error> {
         let PassInput { scope, desired, ledger, options, limits } = input;
         self.inner.reconcile(PassInput { scope, desired, ledger, options, limits })
     }
 
-    fn subscribe(&mut self, scope: &Namespace, hints: Hints) -> Subscribed<Invented, Error> {
-        let inner = match self.inner.subscribe(scope, hints) {
-            Subscribed::Active(inner) => inner,
-            Subscribed::Unsupported => return Subscribed::Unsupported,
-            Subscribed::Failed(error) => return Subscribed::Failed(error),
-        };
-        let (here, mut there) = UnixStream::pair().unwrap();
-        there.write_all(b"!").unwrap();
-        Subscribed::Active(Invented { inner, announced: self.announced, here, _there: there })
+    fn subscribe(&mut self, scope: &Namespace, hints: Hints) -> Subscribed<(), Error> {
+        self.inner.subscribe(scope, hints)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.descriptor().and(Some(self.readable.0.as_fd()))
+    }
+
+    fn drain(&mut self) -> Result<Drained, Error> {
+        self.inner.drain()?;
+        Ok(self.announced)
     }
 }

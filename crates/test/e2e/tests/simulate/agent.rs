@@ -11,9 +11,8 @@ use trueup_net::{Desired, Kind};
 use trueup_netlink::Namespace;
 use trueup_reconcile::{
     Extent, Hints, OpKey, PassInput, PassLimits, Report as _, Source, Status, Subscribed,
-    Subscription as _,
 };
-use trueup_rtnl::{Options, Ownership, Rtnl, Watch, ledger_scope_of};
+use trueup_rtnl::{Options, Ownership, Rtnl, ledger_scope_of};
 use trueup_testkit::faults::Faults;
 
 use crate::disk::Disk;
@@ -27,7 +26,6 @@ pub(crate) struct Agent {
     namespace: Namespace,
     state: State,
     source: Rtnl,
-    subscription: Option<Watch>,
     journal: Journal,
     ledger: JournalLedger,
     options: Options,
@@ -93,7 +91,6 @@ impl Agent {
             namespace,
             state: State::new(config).with_seed(seed),
             source: Rtnl::with_clock(move || clock.now()),
-            subscription: None,
             journal,
             ledger,
             options,
@@ -152,7 +149,6 @@ impl Agent {
         match self.state.poll_action(now) {
             Some(Action::Subscribe) => {
                 self.world.lock().step();
-                drop(self.subscription.take());
                 self.subscribe();
                 Stepped::On
             }
@@ -185,7 +181,7 @@ impl Agent {
     }
 
     fn is_readable(&self) -> bool {
-        let descriptor = self.subscription.as_ref().and_then(|it| it.descriptor());
+        let descriptor = self.source.descriptor();
         descriptor.is_some_and(|descriptor| {
             let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
             poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
@@ -195,8 +191,7 @@ impl Agent {
     fn subscribe(&mut self) {
         let subscribed = self.source.subscribe(&self.namespace, Hints::new(|| {}));
         let state = match subscribed {
-            Subscribed::Active(watch) => {
-                self.subscription = Some(watch);
+            Subscribed::Active(()) => {
                 let mut world = self.world.lock();
                 let number = world.namespace;
                 world.judge.set_bound(Some(number));
@@ -209,13 +204,11 @@ impl Agent {
     }
 
     fn drain(&mut self) {
-        let drained = self.subscription.as_mut().map(Watch::drain);
+        let drained = self.source.drain();
         let now = self.world.now();
         match drained {
-            None => self.state.handle_drained(now, Some(trueup_reconcile::Drained::Nothing)),
-            Some(Ok(drained)) => self.state.handle_drained(now, Some(drained)),
-            Some(Err(error)) => {
-                self.subscription = None;
+            Ok(drained) => self.state.handle_drained(now, Some(drained)),
+            Err(error) => {
                 self.state.handle_drained(now, None);
                 if Rtnl::is_scope_gone(&error) {
                     self.state.handle_stop(now);

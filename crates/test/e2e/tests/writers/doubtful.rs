@@ -7,11 +7,8 @@ use std::time::Duration;
 
 use trueup_e2e::property;
 use trueup_net::{Action, Desired, Kind, Object, Observed, Op};
-use trueup_reconcile::{
-    Drained, Extent, Hints, PassInput, PassLimits, Report as _, Source as _, Subscribed,
-    Subscription as _,
-};
-use trueup_rtnl::{Contention, MemoryLedger, Namespace, Options, Ownership, Rtnl, Watch};
+use trueup_reconcile::{Drained, Extent, Hints, PassInput, PassLimits, Report as _, Source as _};
+use trueup_rtnl::{Contention, MemoryLedger, Namespace, Options, Ownership, Rtnl};
 use trueup_testkit::quiet_netns;
 
 use crate::act::{self, Case};
@@ -38,7 +35,6 @@ pub(crate) fn what_was_not_announced_of_needed_no_look() {
 struct Run {
     other_writer: Actor,
     source: Rtnl,
-    watch: Watch,
     ledger: MemoryLedger,
     options: Options,
     /// The last pass said so.
@@ -57,17 +53,8 @@ impl Run {
         }
         let mut source = Rtnl::new();
         let subscribed = source.subscribe(&Namespace::current(), Hints::new(|| {}));
-        let Subscribed::Active(watch) = subscribed else {
-            panic!("{subscribed:?}");
-        };
-        Run {
-            other_writer,
-            source,
-            watch,
-            ledger: MemoryLedger::default(),
-            options,
-            converged: false,
-        }
+        assert!(subscribed.is_active(), "{subscribed:?}");
+        Run { other_writer, source, ledger: MemoryLedger::default(), options, converged: false }
     }
 
     fn turns(&mut self, case: &Case) -> Result<(), String> {
@@ -123,7 +110,7 @@ impl Run {
         let here = Namespace::current();
         let mut wrong = Vec::new();
         for _ in 0..PATIENCE.0 {
-            let announced = self.watch.drain().map_err(|error| error.to_string())?;
+            let announced = self.source.drain().map_err(|error| error.to_string())?;
             if announced != Drained::Nothing || !self.converged {
                 return Ok(announced);
             }

@@ -12,7 +12,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use trueup_loop::{Config, Handle, Loop};
 use trueup_reconcile::{
     Claim, Condition, Drained, Extent, Hints, Ledger, MemoryLedger, OpKey, Outcome, PassInput,
-    PassLimits, Report, ReportedOp, Source, Status, Subscribed, Subscription,
+    PassLimits, Report, ReportedOp, Source, Status, Subscribed,
 };
 
 /// Longer than any test: what is to happen within it does so at once, or the test fails.
@@ -112,6 +112,7 @@ pub(crate) struct Scripted {
     number: u32,
     work: Box<Work>,
     subscribe: Box<Subscribe>,
+    listener: Option<Listener>,
     changed: fn(u32) -> Option<Vec<OpKey>>,
 }
 
@@ -127,6 +128,7 @@ impl Scripted {
             number: 0,
             work: Box::new(work),
             subscribe: Box::new(|_| Subscribed::Unsupported),
+            listener: None,
             // The object is the desired number.
             changed: |desired| Some(vec![OpKey(u64::from(desired))]),
         };
@@ -183,7 +185,6 @@ impl Source for Scripted {
     type Report = Report1;
     type Observed = ();
     type Error = Oops;
-    type Subscription = Listener;
 
     fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Report1, Oops> {
         let PassInput { scope, desired, ledger, options, limits } = input;
@@ -209,8 +210,25 @@ impl Source for Scripted {
         error.end
     }
 
-    fn subscribe(&mut self, _: &&'static str, hints: Hints) -> Subscribed<Listener, Oops> {
-        (self.subscribe)(hints)
+    fn subscribe(&mut self, _: &&'static str, hints: Hints) -> Subscribed<(), Oops> {
+        self.listener = None;
+        match (self.subscribe)(hints) {
+            Subscribed::Active(listener) => {
+                self.listener = Some(listener);
+                Subscribed::Active(())
+            }
+            Subscribed::Unsupported => Subscribed::Unsupported,
+            Subscribed::Failed(error) => Subscribed::Failed(error),
+        }
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.listener.as_ref()?.readable.as_ref().map(AsFd::as_fd)
+    }
+
+    fn drain(&mut self) -> Result<Drained, Oops> {
+        let listener = self.listener.as_mut().unwrap();
+        listener.drain().inspect_err(|_| self.listener = None)
     }
 }
 
@@ -270,11 +288,7 @@ pub(crate) fn pushed() -> Listener {
     Listener { readable: None, heard: Arc::default(), attended: channel().0 }
 }
 
-impl Subscription<Oops> for Listener {
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.readable.as_ref().map(AsFd::as_fd)
-    }
-
+impl Listener {
     fn drain(&mut self) -> Result<Drained, Oops> {
         let readable = self
             .readable

@@ -96,7 +96,7 @@ fn stop_ends_within_the_running_pass_and_all_is_dropped_by_then() {
     assert!(handle.pause(LONG).unwrap_err().is_ended());
     test.verdict(Verdict::Report(1));
     handle.wait_ended(LONG).unwrap();
-    assert_eq!(test.dropped.try_iter().collect::<Vec<_>>(), ["subscription", "source", "ledger"]);
+    assert_eq!(test.dropped.try_iter().collect::<Vec<_>>(), ["source", "ledger"]);
     assert_eq!(test.given.try_recv(), Err(TryRecvError::Disconnected), "no further pass");
     assert_eq!(handle.last_report().unwrap().number, 1, "kept after the end");
     for refused in
@@ -192,7 +192,6 @@ impl Source for SelfPausing {
     type Report = Pass;
     type Observed = ();
     type Error = Oops;
-    type Subscription = ();
 
     fn reconcile(&mut self, _: PassInput<'_, Self>) -> Result<Pass, Oops> {
         let handle = self.handle.get().unwrap();

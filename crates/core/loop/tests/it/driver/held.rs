@@ -70,16 +70,6 @@ pub(crate) struct Test {
     pub(crate) dropped: Receiver<&'static str>,
 }
 
-pub(crate) struct Subscription(Sender<&'static str>);
-
-impl trueup_reconcile::Subscription<Oops> for Subscription {}
-
-impl Drop for Subscription {
-    fn drop(&mut self) {
-        let _ = self.0.send("subscription");
-    }
-}
-
 impl Drop for Held {
     fn drop(&mut self) {
         let _ = self.dropped.send("source");
@@ -93,7 +83,6 @@ impl Source for Held {
     type Report = Pass;
     type Observed = ();
     type Error = Oops;
-    type Subscription = Subscription;
 
     fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Pass, Oops> {
         let PassInput { desired, ledger, .. } = input;
@@ -109,11 +98,11 @@ impl Source for Held {
         }
     }
 
-    fn subscribe(&mut self, _: &(), hints: Hints) -> Subscribed<Subscription, Oops> {
+    fn subscribe(&mut self, _: &(), hints: Hints) -> Subscribed<(), Oops> {
         match &self.subscribe {
             Subscribed::Active(to) => {
                 to.send(hints).unwrap();
-                Subscribed::Active(Subscription(self.dropped.clone()))
+                Subscribed::Active(())
             }
             Subscribed::Unsupported => Subscribed::Unsupported,
             Subscribed::Failed(error) => Subscribed::Failed(error.clone()),
