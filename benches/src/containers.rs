@@ -1,33 +1,243 @@
-//! Many short runs of an agent in one namespace, as a container runtime starts them: a process that
-//! adds a container, and one that deletes it, many at once and each alone; also where they are
-//! killed at random moments. Beside trueup's example, `crates/agent/trueup/examples/container.rs`, the
-//! plugins of the CNI project.
+//! `cargo xtask bench --work containers`: many short runs of an agent in one namespace, as a
+//! container runtime starts them: a process that adds a container, and one that deletes it, many at
+//! once and each alone; also where they are killed at random moments. By trueup's example,
+//! `crates/agent/trueup/examples/container.rs`, with a ledger for each container, in one journal or
+//! in one each, and by the CNI project's plugins where they are installed.
 //!
-//! [`agent`] and [`plugins`] are the two, `runs` starts their processes, `namespace` makes the
-//! namespace and looks whether anything else in it was touched.
+//! `runs` starts their processes, `namespace` makes the namespace and looks whether anything else
+//! in it was touched.
 
-pub mod agent;
 mod namespace;
-pub mod plugins;
 mod runs;
 
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
+use serde_json::json;
+use trueup_testkit::{Snapshot, ip};
+use trueup_works::clock::nanos;
+use trueup_works::internet::Numbers;
 
-use crate::row::Row;
-use runs::Took;
+use crate::daemon::watch::Scratch;
+use crate::row::{Row, table};
+use namespace::{Watcher, address, check_complete, check_others, check_without, device};
+use runs::{Run, Took};
 
-/// A row of runs of one kind, among so many containers.
-fn row(program: &str, work: &str, title: &str, containers: usize, took: Took) -> Result<Row> {
-    let count = took.each.len();
-    let mut row = Row::new(program, format!("containers-{work}"), title)
-        .with_times(took.each, containers)
-        .with_processor(took.processor, count);
-    row.objects = 1;
-    row.total_ns = u64::try_from(took.total.as_nanos())?;
-    Ok(row)
+/// Measures many short runs of an agent in one namespace.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// How many containers; 200 by default.
+    #[arg(long)]
+    containers: Option<usize>,
+    /// `--containers 20`, unless it is given.
+    #[arg(long)]
+    quick: bool,
+    /// The example `crates/agent/trueup/examples/container.rs`: set by xtask.
+    #[arg(long)]
+    agent: PathBuf,
 }
 
-/// The longest that a single process may take.
-const BOUND: Duration = Duration::from_secs(60);
+/// The plugins' name in the rows.
+const PLUGINS: &str = "cni-bridge";
+/// Where Debian has them.
+const FOLDER: &str = "/usr/lib/cni";
+/// Where their pool is kept; `/run` is a namespace's own here.
+const POOL: &str = "/run/trueup-bench-cni";
+
+pub(crate) fn main(options: &Options) -> Result<()> {
+    let containers = options.containers.unwrap_or(if options.quick { 20 } else { 200 });
+    trueup_testkit::enter()?;
+    let mut rows = Vec::new();
+    let mut show = |measured: Vec<Row>| {
+        measured.iter().try_for_each(Row::print)?;
+        rows.extend(measured);
+        anyhow::Ok(())
+    };
+    for program in ["trueup", "trueup-own-journals"] {
+        let (agent, scratch) = (&options.agent, Scratch::make("containers")?);
+        show(Bench { program, agent, containers, scratch }.run()?)?;
+    }
+    match plugins(containers) {
+        Ok(measured) => show(measured)?,
+        Err(error) => eprintln!("{PLUGINS}: left out: {error:#}"),
+    }
+    eprintln!("{}", table(&rows, PLUGINS));
+    Ok(())
+}
+
+/// The works that both do, and what each took.
+fn rows(program: &str, containers: usize, took: Vec<(&str, &str, Took)>) -> Vec<Row> {
+    let rows = took.into_iter().map(|(work, title, took)| {
+        let count = took.each.len();
+        let mut row = Row::new(program, format!("containers-{work}"), title)
+            .with_times(took.each, containers)
+            .with_processor(took.processor, count);
+        (row.objects, row.total_ns) = (1, nanos(took.total));
+        row
+    });
+    rows.collect()
+}
+
+/// trueup's runs.
+struct Bench<'a> {
+    program: &'a str,
+    agent: &'a Path,
+    containers: usize,
+    scratch: Scratch,
+}
+
+impl Bench<'_> {
+    /// Measures it, and checks after each part that nothing else was touched.
+    fn run(&self) -> Result<Vec<Row>> {
+        let before = namespace::make(self.containers);
+        let is_as_before = || check_without(&before, 0..0, &Snapshot::settled());
+        let watcher = Watcher::start();
+        let add_at_once = runs::at_once(self.all(Bench::add))?;
+        let full = Snapshot::settled();
+        check_complete(self.containers, &full)?;
+        check_without(&full, 0..self.containers, &before)?;
+        let delete_at_once = runs::at_once(self.all(Bench::delete))?;
+        is_as_before()?;
+
+        let add_alone = runs::alone(self.all(Bench::add))?;
+        check_without(&Snapshot::settled(), 0..0, &full)?;
+        let delete_alone = runs::alone(self.all(Bench::delete))?;
+        is_as_before()?;
+
+        let killed_at_once = self.killed_at_once(&full, add_at_once.total)?;
+        is_as_before()?;
+        let each = add_alone.total / u32::try_from(self.containers)?.max(1);
+        let killed_alone = self.killed_alone(2 * each)?;
+        is_as_before()?;
+        watcher.end()?;
+        let (at_once, alone) = ("many at once", "one after the other");
+        let killed = |how| format!("DEL after a SIGKILL of ADD or DEL, {how}");
+        Ok(rows(
+            self.program,
+            self.containers,
+            vec![
+                ("add-at-once", "ADD, all at once", add_at_once),
+                ("del-at-once", "DEL, all at once", delete_at_once),
+                ("add-alone", "ADD, one after the other", add_alone),
+                ("del-alone", "DEL, one after the other", delete_alone),
+                ("killed-at-once", &killed(at_once), killed_at_once),
+                ("killed-alone", &killed(alone), killed_alone),
+            ],
+        ))
+    }
+
+    fn all(&self, run: impl Fn(&Self, usize) -> Run) -> Vec<Run> {
+        (0..self.containers).map(|at| run(self, at)).collect()
+    }
+
+    fn add(&self, at: usize) -> Run {
+        self.process(at, &["ADD", &name(at), &device(at), &address(at)])
+    }
+
+    fn delete(&self, at: usize) -> Run {
+        self.process(at, &["DEL", &name(at)])
+    }
+
+    fn process(&self, at: usize, words: &[&str]) -> Run {
+        let is_shared = self.program == "trueup";
+        let journal = if is_shared { "journal".to_owned() } else { format!("journal-{at}") };
+        let mut command = Command::new(self.agent);
+        command.arg(self.scratch.0.join(journal)).args(words);
+        Run { command, input: String::new(), prints: Some("converged: true\n") }
+    }
+
+    /// All containers are added at once, and half of the runs killed at random moments; these are
+    /// deleted. The others are deleted, and half of those runs are killed, too. Returns what the
+    /// deletes that were left to their end took.
+    fn killed_at_once(&self, full: &Snapshot, within: Duration) -> Result<Took> {
+        let mut numbers = Numbers(9);
+        let mut moment = |is_killed: bool| is_killed.then(|| random(&mut numbers, within));
+        let all = 0..self.containers;
+        let adds = all.clone().map(|at| (self.add(at), moment(at % 2 == 0)));
+        runs::at_once_and_killed(adds.collect())?;
+        let killed = || all.clone().step_by(2);
+        check_others(full, killed(), &Snapshot::settled())?;
+        let mut took = runs::at_once(killed().map(|at| self.delete(at)).collect())?;
+        check_without(full, killed(), &Snapshot::settled())?;
+
+        let others = || all.clone().skip(1).step_by(2);
+        let deletes = others().map(|at| (self.delete(at), moment(at % 4 == 1)));
+        took.add(runs::at_once_and_killed(deletes.collect())?);
+        check_others(full, all.clone(), &Snapshot::settled())?;
+        took.add(runs::at_once(others().map(|at| self.delete(at)).collect())?);
+        Ok(took)
+    }
+
+    /// Each container by itself: its ADD is killed, or its DEL, and a DEL follows.
+    fn killed_alone(&self, within: Duration) -> Result<Took> {
+        let mut numbers = Numbers(15);
+        let mut took = Took::default();
+        for at in 0..self.containers {
+            let mut killed = self.add(at);
+            if at % 2 == 1 {
+                runs::alone(vec![killed])?;
+                killed = self.delete(at);
+            }
+            killed.kill_after(random(&mut numbers, within))?;
+            took.add(runs::alone(vec![self.delete(at)])?);
+        }
+        Ok(took)
+    }
+}
+
+/// Measures the CNI project's plugins `bridge` and `host-local`, as Debian's
+/// containernetworking-plugins has them. They do more for a container than the example: a pair of
+/// links, one of them in the container's own namespace, an address out of a pool, and a default
+/// route there.
+fn plugins(containers: usize) -> Result<Vec<Row>> {
+    let is_there = |name: &&str| Path::new(FOLDER).join(name).is_file();
+    let are_installed = ["bridge", "host-local"].iter().all(is_there);
+    ensure!(are_installed, "not installed (Debian's package containernetworking-plugins)");
+    trueup_testkit::quiet_netns();
+    let all: Range<usize> = 0..containers;
+    all.clone().for_each(|at| drop(ip(&["netns", "add", &name(at)])));
+    let all = |verb| all.clone().map(|at| plugin(verb, at)).collect();
+    let took = vec![
+        ("add-at-once", "ADD, all at once", runs::at_once(all("ADD"))?),
+        ("del-at-once", "DEL, all at once", runs::at_once(all("DEL"))?),
+        ("add-alone", "ADD, one after the other", runs::alone(all("ADD"))?),
+        ("del-alone", "DEL, one after the other", runs::alone(all("DEL"))?),
+    ];
+    Ok(rows(PLUGINS, containers, took))
+}
+
+fn plugin(verb: &str, at: usize) -> Run {
+    let config = json!({
+        "cniVersion": "0.4.0",
+        "name": "bench",
+        "type": "bridge",
+        "bridge": "cni0",
+        "isGateway": true,
+        "ipam": {
+            "type": "host-local",
+            "dataDir": POOL,
+            "ranges": [[{ "subnet": "10.88.0.0/16" }]],
+            "routes": [{ "dst": "0.0.0.0/0" }],
+        },
+    });
+    let mut command = Command::new(Path::new(FOLDER).join("bridge"));
+    command
+        .env("CNI_COMMAND", verb)
+        .env("CNI_CONTAINERID", name(at))
+        .env("CNI_NETNS", format!("/run/netns/{}", name(at)))
+        .env("CNI_IFNAME", "eth0")
+        .env("CNI_PATH", FOLDER);
+    Run { command, input: config.to_string(), prints: None }
+}
+
+fn name(at: usize) -> String {
+    format!("container-{at}")
+}
+
+fn random(numbers: &mut Numbers, within: Duration) -> Duration {
+    let micros = u32::try_from(within.as_micros()).unwrap_or(u32::MAX);
+    Duration::from_micros(numbers.below(micros.max(1)).into())
+}

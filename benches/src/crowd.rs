@@ -12,7 +12,7 @@ use trueup_net::{
 use trueup_testkit::{Snapshot, index_of, ip_batch};
 
 /// `RTPROT_STATIC`: what other writers' objects bear.
-pub const FOREIGN: u8 = 4;
+pub(crate) const FOREIGN: u8 = 4;
 
 /// The device that our addresses and neighbours are on.
 const OURS: &str = "ours0";
@@ -20,10 +20,11 @@ const OURS: &str = "ours0";
 const THEIRS: &str = "theirs0";
 
 /// The kinds, in the order of the lists here.
-pub const KINDS: [&str; 4] = ["route", "address", "neighbour", "rule"];
+pub(crate) const KINDS: [&str; 4] = ["route", "address", "neighbour", "rule"];
 
-/// Makes the links, and waits until they have nothing to tell of themselves any more.
-pub fn make_links() {
+/// Moves the calling thread to a namespace with the links, and waits until they have nothing to tell of themselves any more.
+pub(crate) fn make_links() {
+    trueup_testkit::quiet_netns();
     trueup_testkit::uplinks(1);
     for name in [OURS, THEIRS] {
         ip_batch([
@@ -39,10 +40,7 @@ pub fn make_links() {
 }
 
 fn family(at: u32) -> Family {
-    match at % 2 {
-        0 => Family::Inet,
-        _ => Family::Inet6,
-    }
+    if at.is_multiple_of(2) { Family::Inet } else { Family::Inet6 }
 }
 
 /// The `at`-th address of a list: IPv4 and IPv6 in turn.
@@ -87,11 +85,7 @@ fn rule(list: u8, at: u32) -> Rule {
 }
 
 /// What we desire: so many routes, and so many objects of each other kind. Half of it is IPv6.
-///
-/// # Errors
-///
-/// None that can happen.
-pub fn desired(routes: u32, others: u32) -> Result<Desired> {
+pub(crate) fn desired(routes: u32, others: u32) -> Result<Desired> {
     let dev: IfName = OURS.parse()?;
     let neighbours = (0..others).map(|at| neighbour(dev, 22, at));
     Ok(Desired::default()
@@ -103,31 +97,19 @@ pub fn desired(routes: u32, others: u32) -> Result<Desired> {
 
 /// The first of what we desire as it is written, so many of each kind, the lists in the order of
 /// [`KINDS`].
-///
-/// # Errors
-///
-/// None that can happen.
-pub fn ours(each: u32, protocol: u8) -> Result<[Vec<Object>; 4]> {
+pub(crate) fn ours(each: u32, protocol: u8) -> Result<[Vec<Object>; 4]> {
     written(OURS, [20, 21, 22, 23], each, protocol)
 }
 
 /// What other writers have of each kind, likewise.
-///
-/// # Errors
-///
-/// None that can happen.
-pub fn theirs(each: u32) -> Result<[Vec<Object>; 4]> {
+pub(crate) fn theirs(each: u32) -> Result<[Vec<Object>; 4]> {
     written(THEIRS, [30, 31, 32, 33], each, FOREIGN)
 }
 
 /// Other writers' routes, which stay.
-pub fn foreign_routes(count: u32) -> Vec<Object> {
-    let written = |at| {
-        let mut route = route::<Dev>(40, at);
-        route.protocol = FOREIGN;
-        Object::Route(route.canonical())
-    };
-    (0..count).map(written).collect()
+pub(crate) fn foreign_routes(count: u32) -> Vec<Object> {
+    let routes = (0..count).map(|at| route::<Dev>(40, at).with_protocol(FOREIGN).canonical());
+    routes.map(Object::Route).collect()
 }
 
 fn written(device: &str, lists: [u8; 4], each: u32, protocol: u8) -> Result<[Vec<Object>; 4]> {
@@ -135,14 +117,10 @@ fn written(device: &str, lists: [u8; 4], each: u32, protocol: u8) -> Result<[Vec
     let name: IfName = device.parse().context("a name of ours")?;
     let mut all: [Vec<Object>; 4] = Default::default();
     for at in 0..each {
-        let mut route = route(lists[0], at);
-        route.protocol = protocol;
-        let mut address = address_on(dev, lists[1], at);
-        address.protocol = protocol;
-        let mut neighbour = neighbour(dev, lists[2], at)?;
-        neighbour.protocol = protocol;
-        let mut rule = rule(lists[3], at);
-        rule.protocol = protocol;
+        let route = route(lists[0], at).with_protocol(protocol);
+        let address = address_on(dev, lists[1], at).with_protocol(protocol);
+        let neighbour = neighbour(dev, lists[2], at)?.with_protocol(protocol);
+        let rule = rule(lists[3], at).with_protocol(protocol);
         all[0].push(Object::Route(route.canonical()));
         all[1].push(Object::Address(address.canonical(Some(&name))));
         all[2].push(Object::Neighbour(neighbour.canonical()));

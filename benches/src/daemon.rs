@@ -1,37 +1,184 @@
-//! What a routing daemon asks of trueup: single changes of each form of route ([`forms`]), and a
-//! day among a million routes ([`day`]), with gateways that cannot be reached and other writers'
-//! routes all the time; beside it the command `trueup watch` ([`watch`]), and BIRD ([`bird`]).
-//!
-//! A change takes from [`Handle::change`](trueup_loop::Handle::change) to the kernel's own event
-//! that it is there, which a socket of its own hears ([`listener`](crate::listener)).
+//! `cargo xtask bench --work daemon`: what a routing daemon asks of trueup, measured from the call
+//! of [`Handle::change`](trueup_loop::Handle::change) to the kernel's own event, which a socket of
+//! its own hears, beside the same change as one raw request: single changes of each form of route
+//! ([`forms`]), and a day among a million routes ([`day`]), with gateways that cannot be reached
+//! and other writers' routes all the time; beside it the command `trueup watch` ([`watch`]), and
+//! BIRD ([`bird`]).
 
-mod agent;
-pub mod bird;
-pub mod day;
+mod bird;
+mod day;
 mod feed;
-mod floor_routes;
-pub mod forms;
-mod meter;
-pub mod table;
-pub mod watch;
+mod table;
+mod turns;
+pub(crate) mod watch;
 
 use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
+use clap::ValueEnum;
 
-use crate::{floor, state};
+use crate::floor;
+use crate::row::{Row, table};
+use table::{EXCEPTIONS, FORMS};
+
+/// Measures what a routing daemon asks of trueup. The prefixes of a day are read from the folder
+/// that $TRUEUP_DATA names, from internet-v4.txt.gz and internet-v6.txt.gz with a prefix at the
+/// start of each line; else they are made up.
+#[derive(Clone, clap::Args)]
+pub(crate) struct Options {
+    /// Measure this part alone; may be repeated.
+    #[arg(long)]
+    part: Vec<Part>,
+    /// How many IPv4 routes a day has; 1,000,000 by default.
+    #[arg(long)]
+    v4: Option<usize>,
+    /// How many IPv6 routes a day has; 200,000 by default.
+    #[arg(long)]
+    v6: Option<usize>,
+    /// How long each part of a day lasts; 60 by default.
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// Among how many routes single changes are measured, with commas between the numbers;
+    /// 1000,50000,1000000 by default.
+    #[arg(long, value_delimiter = ',')]
+    sizes: Vec<usize>,
+    /// How many single changes of each form; 500 by default.
+    #[arg(long)]
+    changes: Option<usize>,
+    /// How many routes the file of `trueup watch` has; 50,000 by default.
+    #[arg(long)]
+    watched: Option<usize>,
+    /// How many of them are deleted and restored; 50 by default.
+    #[arg(long)]
+    samples: Option<usize>,
+    /// `--v4 20000 --v6 4000 --seconds 6 --sizes 1000 --changes 50 --watched 1000 --samples 5`,
+    /// unless any is given.
+    #[arg(long)]
+    quick: bool,
+    /// The command `trueup`: set by xtask. Without it `watch` is left out.
+    #[arg(long)]
+    trueup: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    Forms,
+    Day,
+    Watch,
+    Bird,
+}
 
 /// The base of ratios: the same change as one request, and its event.
-pub const FLOOR: &str = "floor";
+const FLOOR: &str = "floor";
 /// Its own name.
-pub const TRUEUP: &str = "trueup";
+const TRUEUP: &str = "trueup";
 
-/// Moves the calling thread to a namespace with the link that all gateways are behind.
-fn enter_namespace() -> Result<()> {
+type Piece<'a> = (String, Box<dyn Fn(&mut Rows) -> Result<()> + 'a>);
+
+pub(crate) fn main(options: &Options) -> Result<()> {
+    trueup_testkit::enter()?;
+    let (mut rows, mut failed) = (Rows(Vec::new()), Vec::new());
+    for (name, piece) in pieces(options) {
+        if let Err(error) = piece(&mut rows) {
+            eprintln!("{name}: {error:#}");
+            failed.push(name);
+        }
+    }
+    eprintln!("{}", table(&rows.0, FLOOR));
+    ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
+    Ok(())
+}
+
+/// The rows so far.
+struct Rows(Vec<Row>);
+
+impl Rows {
+    /// Prints rows as lines of JSON, and keeps them for the table.
+    fn show(&mut self, rows: impl IntoIterator<Item = Row>) -> Result<()> {
+        for row in rows {
+            row.print()?;
+            self.0.push(row);
+        }
+        Ok(())
+    }
+}
+
+/// The pieces of work, each in a namespace of its own.
+fn pieces(options: &Options) -> Vec<Piece<'_>> {
+    let given = |given: Option<usize>, quick, full| {
+        given.unwrap_or(if options.quick { quick } else { full })
+    };
+    let of_day = (given(options.v4, 20_000, 1_000_000), given(options.v6, 4_000, 200_000));
+    let seconds = options.seconds.unwrap_or(if options.quick { 6 } else { 60 });
+    let lasts = Duration::from_secs(seconds);
+    let changes = given(options.changes, 50, 500);
+    let (watched, samples) = (given(options.watched, 1_000, 50_000), given(options.samples, 5, 50));
+    let sizes = match &options.sizes[..] {
+        [] if options.quick => &[1_000][..],
+        [] => &[1_000, 50_000, 1_000_000],
+        sizes => sizes,
+    };
+    let mut pieces: Vec<Piece<'_>> = Vec::new();
+    for part in Part::value_variants() {
+        if !options.part.is_empty() && !options.part.contains(part) {
+            continue;
+        }
+        match (part, &options.trueup) {
+            (Part::Forms, _) => {
+                let all = sizes.iter().flat_map(|size| {
+                    let forms = FORMS
+                        .iter()
+                        .flat_map(|form| EXCEPTIONS[..3].iter().map(move |it| (form, it)));
+                    forms.map(move |(form, exceptions)| (form, *size, exceptions))
+                });
+                pieces.extend(all.map(|(form, size, exceptions)| -> Piece<'_> {
+                    let name = format!("form {} {size} {}", form.name, exceptions.name);
+                    let run = move |rows: &mut Rows| {
+                        rows.show(turns::forms(form, size, exceptions, changes)?)
+                    };
+                    (name, Box::new(run))
+                }));
+            }
+            (Part::Day, _) => {
+                let run = move |rows: &mut Rows| day::run(of_day, lasts, rows);
+                pieces.push(("day".to_owned(), Box::new(run)));
+            }
+            (Part::Watch, None) => eprintln!("watch: left out: no --trueup"),
+            (Part::Watch, Some(trueup)) => {
+                let lasts = lasts.min(Duration::from_secs(20));
+                pieces.extend(watch::STATES.iter().map(|state| -> Piece<'_> {
+                    let run = move |rows: &mut Rows| {
+                        rows.show(watch::run(trueup, state, watched, lasts, samples)?)
+                    };
+                    (format!("watch {}", state.name), Box::new(run))
+                }));
+            }
+            (Part::Bird, _) => {
+                eprintln!("zebra: left out: it takes changes from FRR's other daemons alone");
+                if trueup_works::find("bird").is_none() {
+                    eprintln!("bird: left out: not installed (Debian's package bird2)");
+                    continue;
+                }
+                let run = move |rows: &mut Rows| rows.show([bird::run(of_day)?]);
+                pieces.push(("bird".to_owned(), Box::new(run)));
+            }
+        }
+    }
+    pieces
+}
+
+/// Moves the calling thread to a namespace with the link that all gateways are behind; with nexthop
+/// objects at their best, if so.
+pub(crate) fn enter_namespace(objects: bool) -> Result<()> {
     trueup_testkit::quiet_netns();
-    // While it is 1, as by default, the kernel walks all routes for a nexthop object that changes.
-    fs::write("/proc/sys/net/ipv4/nexthop_compat_mode", "0")?;
-    state::make_uplink();
+    if objects {
+        // While it is 1, as by default, the kernel walks all routes for a nexthop object that
+        // changes, to tell of each.
+        fs::write("/proc/sys/net/ipv4/nexthop_compat_mode", "0")?;
+    }
+    trueup_testkit::uplinks(1);
     floor::wait_until_up("up0");
     Ok(())
 }

@@ -1,35 +1,87 @@
-//! What the benchmarks share: the pieces of work, and how the floor and trueup do them; the size of
-//! the internet as prefixes, desired states and `ip -batch` files made of them; the measure of what
-//! a piece of work took.
-//!
-//! - `cargo xtask bench` has programs do the same works in turn, and compares them: `README.md` of
-//!   this directory;
-//! - `cargo xtask bench --work daemon` measures a routing daemon's day, and `--work containers`
-//!   many short runs of an agent in one namespace;
-//! - `cargo run --release -p trueup-benches --bin internet` measures whole passes against the
-//!   kernel, beside `ip -batch` on the same work;
-//! - `cargo run --release -p trueup-benches --bin latency` measures from another writer's delete to
-//!   its restoration, and `--bin stillness` what a loop costs beside busy other writers;
-//! - `cargo bench -p trueup-benches` measures the diff and the codec alone.
+//! The benchmarks, each a command of one program. `README.md` of this directory says what each
+//! measures; `docs/performance.md` has the figures.
 //!
 //! Not for judging right and wrong: tests do that.
 
 #![forbid(unsafe_code)]
 
-pub mod bench;
-mod change;
-pub mod clock;
-pub mod containers;
-pub mod crowd;
-pub mod daemon;
-pub mod floor;
-pub mod listener;
-pub mod measurement;
-pub mod pass;
-pub mod prefixes;
-pub mod processor;
-pub mod row;
-pub mod state;
+mod compare;
+mod containers;
+mod crowd;
+mod daemon;
+#[cfg(feature = "etcd")]
+mod exchange;
+mod fleet;
+mod floor;
+mod journal;
+mod kept;
+mod latency;
+mod listener;
+mod order;
+mod pass;
+mod queue;
+mod row;
+mod stillness;
 pub mod usage;
-pub mod works;
-pub mod writer;
+#[cfg(feature = "etcd")]
+mod world;
+mod writer;
+
+use anyhow::Result;
+use clap::Parser;
+use trueup_works::{Program, Work, perform};
+
+/// Measures trueup. Needs no root.
+#[derive(Parser)]
+enum Command {
+    Compare(compare::Options),
+    /// Does one piece of work: `list`, or `NAME WORK SIZE`; see README.md.
+    Works {
+        words: Vec<String>,
+    },
+    Daemon(daemon::Options),
+    Containers(containers::Options),
+    Fleet(fleet::Options),
+    Latency(latency::Options),
+    Stillness(stillness::Options),
+    Journal(journal::Options),
+    Queue(queue::Options),
+    Order(order::Options),
+    #[cfg(feature = "etcd")]
+    World(world::Options),
+    #[cfg(feature = "etcd")]
+    Exchange(exchange::Options),
+}
+
+/// Runs the command of the program's arguments.
+pub fn main() -> Result<()> {
+    match Command::parse() {
+        Command::Compare(options) => compare::main(&options),
+        Command::Works { words } => perform(&programs(), &words),
+        Command::Daemon(options) => daemon::main(&options),
+        Command::Containers(options) => containers::main(&options),
+        Command::Fleet(options) => fleet::main(&options),
+        Command::Latency(options) => latency::main(&options),
+        Command::Stillness(options) => stillness::main(&options),
+        Command::Journal(options) => journal::main(&options),
+        Command::Queue(options) => queue::main(&options),
+        Command::Order(options) => order::main(&options),
+        #[cfg(feature = "etcd")]
+        Command::World(options) => world::main(&options),
+        #[cfg(feature = "etcd")]
+        Command::Exchange(options) => exchange::main(&options),
+    }
+}
+
+/// The programs that are built in, and their works.
+fn programs() -> Vec<Program> {
+    let all: Vec<_> = Work::all().map(|work| (work, work.largest())).collect();
+    let few = vec![(Work::FewNoop, Work::FewNoop.largest())];
+    let mut programs = vec![
+        Program { name: "floor", works: all.clone(), run: floor::perform },
+        Program { name: "floor-by-protocol", works: few, run: floor::read_by_protocol },
+        Program { name: "trueup", works: all, run: pass::perform },
+    ];
+    programs.extend(pass::commands());
+    programs
+}

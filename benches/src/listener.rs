@@ -11,12 +11,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use trueup_net::Prefix;
-use trueup_netlink::codec::route;
-use trueup_netlink::wire::{Attrs, Message, read_ipv4, read_ipv6};
-use trueup_netlink::{Group, Multicast, Namespace};
-
-use crate::processor;
+use trueup_net::{Object, Prefix};
+use trueup_netlink::wire::Message;
+use trueup_netlink::{Group, Multicast, Namespace, codec};
 
 /// The bytes that are asked for its queue; the kernel gives less where it is not the machine's root
 /// who asks.
@@ -24,26 +21,19 @@ const QUEUE: usize = 8 << 20;
 /// How often it looks whether it is to end.
 const TICK: Duration = Duration::from_millis(100);
 
-const RTMSG_LEN: usize = 12;
-const RTNEXTHOP_LEN: usize = 8;
-const RTA_DST: u16 = 1;
-const RTA_GATEWAY: u16 = 5;
-const RTA_MULTIPATH: u16 = 9;
-const AF_INET: u8 = 2;
-
 /// A route that came, changed or went.
 #[derive(Clone, Copy, Debug)]
-pub struct Heard {
+pub(crate) struct Heard {
     /// When it was heard.
-    pub at: Instant,
+    pub(crate) at: Instant,
     /// Its destination.
-    pub prefix: Prefix,
+    pub(crate) prefix: Prefix,
     /// Its first gateway now; `None` if it went, or has none.
-    pub via: Option<IpAddr>,
+    pub(crate) via: Option<IpAddr>,
 }
 
 /// The thread. Dropping it ends it.
-pub struct Listener {
+pub(crate) struct Listener {
     heard: Receiver<Heard>,
     losses: Arc<AtomicUsize>,
     is_ended: Arc<AtomicBool>,
@@ -54,7 +44,7 @@ pub struct Listener {
 
 impl Listener {
     /// Listens in the calling thread's namespace from now on.
-    pub fn start() -> Result<Listener> {
+    pub(crate) fn start() -> Result<Listener> {
         let groups = [Group::IPV4_ROUTE, Group::IPV6_ROUTE];
         let mut socket = Multicast::open(&Namespace::current(), &groups)?;
         socket.set_receive_buffer(QUEUE)?;
@@ -80,13 +70,17 @@ impl Listener {
 
     /// Returns when an event of a prefix was heard, and passes over the others; `None` if none came
     /// within `bound`.
-    pub fn wait(&self, prefix: Prefix, bound: Duration) -> Result<Option<Instant>> {
+    pub(crate) fn wait(&self, prefix: Prefix, bound: Duration) -> Result<Option<Instant>> {
         Ok(self.wait_all(HashSet::from([prefix]), bound)?.pop())
     }
 
     /// Returns when the first event of each of these prefixes was heard. Those of which none came
     /// within `bound` are missing.
-    pub fn wait_all(&self, mut prefixes: HashSet<Prefix>, bound: Duration) -> Result<Vec<Instant>> {
+    pub(crate) fn wait_all(
+        &self,
+        mut prefixes: HashSet<Prefix>,
+        bound: Duration,
+    ) -> Result<Vec<Instant>> {
         let end = Instant::now() + bound;
         let mut times = Vec::with_capacity(prefixes.len());
         while !prefixes.is_empty() {
@@ -102,13 +96,14 @@ impl Listener {
     }
 
     /// Returns what was heard so far, and not waited for.
-    pub fn take(&self) -> Vec<Heard> {
+    pub(crate) fn take(&self) -> Vec<Heard> {
         self.heard.try_iter().collect()
     }
 
     /// Returns the processor time that it has used so far.
-    pub fn processor(&self) -> Result<Duration> {
-        processor::of_thread(&self.folder)
+    pub(crate) fn processor(&self) -> Result<Duration> {
+        let text = fs::read_to_string(self.folder.join("schedstat"))?;
+        Ok(Duration::from_nanos(text.split_whitespace().next().unwrap_or_default().parse()?))
     }
 }
 
@@ -149,25 +144,11 @@ fn listen(
     Ok(())
 }
 
-/// Reads an event by hand: so it costs least of the time that is measured.
 fn read(event: &Message<'_>) -> Option<Heard> {
     let at = Instant::now();
-    let is_new = match event.header.kind {
-        route::NEW => true,
-        route::DELETE => false,
-        _ => return None,
+    let (Object::Route(route), is_deleted) = codec::decode(event).ok()?? else {
+        return None;
     };
-    let (head, attributes) = event.split(RTMSG_LEN)?;
-    let (family, length) = (*head.first()?, *head.get(1)?);
-    let address = |payload: &[u8]| match family {
-        AF_INET => read_ipv4(payload).map(IpAddr::V4),
-        _ => read_ipv6(payload).map(IpAddr::V6),
-    };
-    let prefix = Prefix::new(address(attributes.find(RTA_DST)?)?, length).ok()?;
-    let gateway = attributes.find(RTA_GATEWAY).or_else(|| {
-        let hops = attributes.find(RTA_MULTIPATH)?;
-        Attrs::new(hops.get(RTNEXTHOP_LEN..)?).find(RTA_GATEWAY)
-    });
-    let via = gateway.filter(|_| is_new).and_then(address);
-    Some(Heard { at, prefix, via })
+    let via = route.nexthops.as_slice().first().and_then(|hop| hop.via);
+    Some(Heard { at, prefix: route.dst, via: via.filter(|_| !is_deleted) })
 }

@@ -1,75 +1,67 @@
-//! trueup's side: each work as one pass of the library over what is desired.
+//! trueup's side: each work as one pass of the library over what is desired, as changes handed to
+//! a loop, or as a run of the command.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::{env, fs, process};
 
-use anyhow::{Result, ensure};
-use trueup::net::{Family, NexthopMode, Routes, RuleAction, table};
-use trueup::{
-    Address, Desired, Link, LinkKind, MemoryLedger, Namespace, NextHop, NextHops, Options,
-    PassInput, Report as _, Route, Rtnl, Rule, Source as _,
+use anyhow::{Context as _, Result, ensure};
+use trueup_file::{Settings, to_json, to_toml};
+use trueup_net::{
+    Address, Desired, Family, IfName, Link, LinkKind, NextHop, NextHops, NexthopMode, Prefix,
+    Route, Routes, Rule, RuleAction, table,
 };
+use trueup_netlink::Namespace;
+use trueup_reconcile::{PassInput, Report as _, Source as _};
+use trueup_rtnl::{MemoryLedger, Options, Rtnl};
 use trueup_testkit::ip_batch;
+use trueup_works::clock::{Took, timed, timed_command, timed_each};
+use trueup_works::{ADDRESS_LINKS, CHANGES, Destination, GATEWAYS, Program, Work};
 
-use crate::change;
-use crate::clock::{Took, timed};
-use crate::prefixes::Prefixes;
-use crate::state::{self, hop_out_of_up0, route};
-use crate::works::{self, ADDRESS_LINKS, FEW, GATEWAY_V6, GATEWAYS, Work};
+use crate::kept::Kept;
+
+/// How many changes come before those that count: what is made ready with the first is not theirs.
+const BEFORE: usize = 10;
 
 /// Does a work in the calling thread's namespace.
-///
-/// # Errors
-///
-/// When the pass fails, or did something else than the work is.
-pub fn perform(work: Work, size: usize) -> Result<Took> {
+pub(crate) fn perform(work: Work, size: usize) -> Result<Took> {
+    let desired = desired(work, size)?;
     let mut ledger = MemoryLedger::default();
+    let [one, other] = ADDRESS_LINKS;
     match work {
-        Work::AddressCreate => {
-            let [one, other] = ADDRESS_LINKS;
-            ip_batch([format!("link add {one} type veth peer name {other}")]);
-        }
-        Work::RouteChange | Work::RouteTurn => {
-            return change::routes(work, desired(work, size)?, size);
-        }
-        Work::GatewayObject => return change::gateway(desired(work, size)?),
+        Work::AddressCreate => ip_batch([format!("link add {one} type veth peer name {other}")]),
+        Work::RouteChange | Work::RouteTurn => return change(work, desired, size),
+        Work::GatewayObject => return change_gateway(desired),
         // What proves links to be ours is the ledger of who made them, so the same process does.
         Work::LinkDelete => {
-            pass(&desired_links(size)?, &mut ledger, Expected::Ops)?;
+            let links =
+                (0..size).map(|at| Ok(Link::new(trueup_works::link(at).parse()?, LinkKind::Ifb)));
+            let links = links.collect::<Result<Vec<_>>>()?;
+            pass(&Desired::default().with_links(links), &mut ledger, true)?;
         }
         _ => {}
     }
-    let desired = desired(work, size)?;
-    let expected = match work {
-        Work::RouteNoop(_) | Work::FewNoop | Work::InternetNoop => Expected::Nothing,
-        _ => Expected::Ops,
-    };
-    let ((), took) = timed(|| pass(&desired, &mut ledger, expected))?;
+    let ((), took) = timed(|| pass(&desired, &mut ledger, !work.is_noop()))?;
     if work == Work::AddressCreate {
-        ip_batch([format!("link delete {}", ADDRESS_LINKS[0])]);
+        ip_batch([format!("link delete {one}")]);
     }
     Ok(took)
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Expected {
-    Ops,
-    Nothing,
-}
-
-fn pass(desired: &Desired, ledger: &mut MemoryLedger, expected: Expected) -> Result<()> {
-    let here = Namespace::current();
+fn pass(desired: &Desired, ledger: &mut MemoryLedger, changes: bool) -> Result<()> {
+    let (here, options) = (Namespace::current(), Options::default());
     let mut source = Rtnl::new();
-    let mut report =
-        source.reconcile(PassInput::new(&here, desired, ledger, &Options::default()))?;
+    let mut report = source.reconcile(PassInput::new(&here, desired, ledger, &options))?;
     let any = report.ops().next().is_some();
-    ensure!(any == (expected == Expected::Ops), "ops: {any}");
+    ensure!(any == changes, "ops: {any}");
     // What the turn before set off in the kernel may come between the rows of a dump: that is
     // looked at again, as a loop would.
     for _ in 0..10 {
         if report.converged() || report.doubts().is_empty() {
             break;
         }
-        report = source.reconcile(PassInput::new(&here, desired, ledger, &Options::default()))?;
+        report = source.reconcile(PassInput::new(&here, desired, ledger, &options))?;
     }
     let (failed, doubts) = (report.failed().next(), report.doubts());
     ensure!(report.converged(), "not converged: {failed:?} {doubts:?}");
@@ -78,66 +70,134 @@ fn pass(desired: &Desired, ledger: &mut MemoryLedger, expected: Expected) -> Res
 
 /// What a pass that does the work is given. All that is built of the library's types is built here.
 fn desired(work: Work, size: usize) -> Result<Desired> {
-    let routes = |routes: &mut dyn Iterator<Item = Result<Route<_>>>| -> Result<Desired> {
-        Ok(Desired::default().with_routes(routes.collect::<Result<Routes>>()?))
+    let nothing = work.leaves(size) == (0, 0);
+    let routes = |via: fn(IpAddr) -> Result<NextHops<IfName>>| -> Result<Routes> {
+        let wanted = if nothing && work != Work::GatewayObject { 0 } else { usize::MAX };
+        let all = trueup_works::routes(work, size)?.take(wanted);
+        all.map(|(to, gateway)| Ok(Route::new(prefix(to)?, via(gateway)?))).collect()
     };
-    let rules = |rules: &mut dyn Iterator<Item = Result<Rule>>| -> Result<Desired> {
-        Ok(Desired::default().with_rules(rules.collect::<Result<Vec<_>>>()?))
-    };
-    match work {
-        Work::RouteCreate(family) | Work::RouteNoop(family) => {
-            let gateway: IpAddr = match family {
-                Family::Inet => GATEWAYS[0].into(),
-                Family::Inet6 => GATEWAY_V6.into(),
-            };
-            routes(&mut (0..size).map(|at| route(works::destination(family, at), gateway)))
+    let plain = |gateway| Ok(NextHops::One(NextHop::via(gateway)));
+    let all = Desired::default();
+    Ok(match work {
+        Work::AddressCreate => {
+            let links =
+                ADDRESS_LINKS.iter().map(|name| Ok(Link::must_exist(name.parse()?).with_up(true)));
+            let addresses = (0..size).map(|at| {
+                let address = format!("{}/64", trueup_works::address(at));
+                Ok(Address::new(ADDRESS_LINKS[0].parse()?, address.parse()?))
+            });
+            all.with_links(links.collect::<Result<Vec<_>>>()?)
+                .with_addresses(addresses.collect::<Result<Vec<_>>>()?)
         }
-        Work::RouteChange | Work::RouteTurn => desired(Work::RouteNoop(Family::Inet), size),
+        Work::LinkDelete => all.with_links([]),
+        Work::RuleCreate(_) | Work::RuleDelete(_) => all.with_rules(rules(work, size)),
+        Work::BothCreate | Work::BothNoop | Work::BothDelete => {
+            all.with_routes(routes(plain)?).with_rules(rules(work, size))
+        }
         Work::GatewayObject => {
-            let hops = hop_out_of_up0(GATEWAYS[0])?;
-            let led = |route: Route<_>| route.with_nexthops(hops.clone());
-            let mut all = (0..size)
-                .map(|at| route(works::destination(Family::Inet, at), GATEWAYS[0].into()).map(led));
-            Ok(routes(&mut all)?.with_nexthops(NexthopMode::Objects))
+            all.with_routes(routes(out_of_up0)?).with_nexthops(NexthopMode::Objects)
         }
-        Work::RouteGateway => routes(
-            &mut (0..size)
-                .map(|at| route(works::destination(Family::Inet, at), GATEWAYS[1].into())),
-        ),
-        Work::FewNoop => routes(&mut (0..FEW).map(|at| route(works::few(at), GATEWAYS[0].into()))),
-        Work::RouteDelete(_) | Work::InternetDelete => routes(&mut std::iter::empty()),
-        Work::InternetCreate | Work::InternetNoop => {
-            let prefixes = Prefixes::internet(None, size)?;
-            let hops = |via| NextHops::One(NextHop::via(via));
-            routes(&mut state::routes(&prefixes).map(|(dst, via)| Ok(Route::new(dst, hops(via)))))
-        }
-        Work::RuleCreate(family) => rules(&mut (0..size).map(|at| rule(family, at))),
-        Work::RuleDelete(_) => rules(&mut std::iter::empty()),
-        Work::AddressCreate => addresses(size),
-        Work::LinkDelete => Ok(Desired::default().with_links([])),
+        _ => all.with_routes(routes(plain)?),
+    })
+}
+
+fn rules(work: Work, size: usize) -> Vec<Rule> {
+    let wanted = if work.leaves(size) == (0, 0) { 0 } else { usize::MAX };
+    let all = trueup_works::rules(work, size).take(wanted);
+    all.map(|(family, priority, source)| {
+        let family = match family {
+            trueup_works::Family::Inet => Family::Inet,
+            trueup_works::Family::Inet6 => Family::Inet6,
+        };
+        let mut rule = Rule::new(family, priority, RuleAction::Lookup(table::MAIN));
+        rule.from = Some(source.into());
+        rule
+    })
+    .collect()
+}
+
+/// The destination as the library has it.
+pub(crate) fn prefix((address, length): Destination) -> Result<Prefix> {
+    Prefix::new(address, length).context("a prefix")
+}
+
+/// The way over a gateway, with the device, as a nexthop object needs it.
+fn out_of_up0(gateway: IpAddr) -> Result<NextHops<IfName>> {
+    Ok(NextHops::One(NextHop::via(gateway).with_dev(Some("up0".parse()?))))
+}
+
+/// One route at a time is taken out or led another way, or put back: what that takes, from handing
+/// it in to knowing that the kernel has it.
+fn change(work: Work, desired: Desired, size: usize) -> Result<Took> {
+    let turns = work == Work::RouteTurn;
+    let kept = Kept::start(desired)?;
+    let took = changes(|at| {
+        let (place, put) = trueup_works::change(at, size);
+        let gateway = GATEWAYS[usize::from(turns && !put)].into();
+        let to = prefix(trueup_works::destination(work.family(), place))?;
+        let route = Route::new(to, NextHops::One(NextHop::via(gateway)));
+        kept.wait_converged(kept.change(move |routes| {
+            if put || turns {
+                drop(routes.insert(route));
+            } else {
+                drop(routes.remove(&route.canonical_key()));
+            }
+        })?)
+    })?;
+    kept.0.stop(crate::kept::BOUND)?;
+    Ok(took)
+}
+
+/// All routes, which point at one nexthop object, are led another way at once, and in the end taken
+/// away.
+fn change_gateway(desired: Desired) -> Result<Took> {
+    let kept = Kept::start(desired)?;
+    let took = changes(|at| {
+        let [from, to] = [at, at + 1].map(|at| out_of_up0(GATEWAYS[at % 2].into()));
+        let (from, to) = (from?, to?);
+        kept.wait_converged(kept.change(move |routes| routes.replace_nexthops(&from, &to))?)
+    })?;
+    kept.end()?;
+    Ok(took)
+}
+
+fn changes(change: impl Fn(usize) -> Result<()>) -> Result<Took> {
+    (0..BEFORE).try_for_each(&change)?;
+    timed_each(CHANGES, change)
+}
+
+/// The command as programs, where it was built beside this one: a run over a file of what is
+/// desired, which is read and checked in the time of the work.
+pub(crate) fn commands() -> Vec<Program> {
+    if command().is_none_or(|command| !command.is_file()) {
+        return Vec::new();
     }
+    let noop = vec![(Work::InternetNoop, Work::InternetNoop.largest())];
+    let all = [Work::InternetCreate, Work::InternetNoop, Work::InternetDelete];
+    let all = all.map(|work| (work, work.largest())).to_vec();
+    vec![
+        Program { name: "apply-toml", works: all.clone(), run: |w, n| run("apply", "toml", w, n) },
+        Program { name: "apply-json", works: all, run: |w, n| run("apply", "json", w, n) },
+        Program { name: "plan-toml", works: noop.clone(), run: |w, n| run("plan", "toml", w, n) },
+        Program { name: "plan-json", works: noop, run: |w, n| run("plan", "json", w, n) },
+    ]
 }
 
-fn rule(family: Family, at: usize) -> Result<Rule> {
-    let action = RuleAction::Lookup(table::MAIN);
-    let mut rule = Rule::new(family, works::priority(at), action);
-    rule.from = Some(works::source(family, at).into());
-    Ok(rule)
+fn command() -> Option<PathBuf> {
+    Some(env::current_exe().ok()?.with_file_name("trueup"))
 }
 
-fn addresses(size: usize) -> Result<Desired> {
-    let [dev, _] = ADDRESS_LINKS;
-    let links = ADDRESS_LINKS.iter().map(|name| Ok(Link::must_exist(name.parse()?).with_up(true)));
-    let addresses = (0..size).map(|at| {
-        let address = format!("{}/64", works::address(at));
-        Ok(Address::new(dev.parse()?, address.parse()?))
-    });
-    Ok(Desired::default()
-        .with_links(links.collect::<Result<Vec<_>>>()?)
-        .with_addresses(addresses.collect::<Result<Vec<_>>>()?))
-}
-
-fn desired_links(size: usize) -> Result<Desired> {
-    let links = (0..size).map(|at| Ok(Link::new(works::link(at).parse()?, LinkKind::Ifb)));
-    Ok(Desired::default().with_links(links.collect::<Result<Vec<_>>>()?))
+fn run(verb: &str, format: &str, work: Work, size: usize) -> Result<Took> {
+    let folder = env::temp_dir().join(format!("trueup-bench-command-{}", process::id()));
+    trueup_testkit::empty_directory(&folder)?;
+    let file = folder.join(format!("internet.{format}"));
+    let (settings, desired) = (Settings::default(), desired(work, size)?);
+    let text =
+        if format == "toml" { to_toml(&settings, &desired) } else { to_json(&settings, &desired) };
+    fs::write(&file, text)?;
+    let mut command = Command::new(command().context("the command")?);
+    command.arg(verb).arg(&file).arg("--state").arg(folder.join("state"));
+    let took = timed_command(command.stdout(Stdio::null()));
+    fs::remove_dir_all(&folder)?;
+    took
 }

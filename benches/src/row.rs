@@ -1,49 +1,51 @@
 //! A row of figures: a line of JSON as soon as it is measured, and a row of a table in the end.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use crate::bench::page::grouped;
-use crate::bench::record::seconds;
+use trueup_works::clock::nanos;
+
+use crate::compare::page::{Table, grouped};
+use crate::compare::record::seconds;
+use crate::usage::Times;
 
 /// What something took that was done many times.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Row {
+pub(crate) struct Row {
     /// Who did it.
-    pub program: String,
+    pub(crate) program: String,
     /// What was done, in one word.
-    pub work: String,
+    pub(crate) work: String,
     /// The same in words, as the table has it.
-    pub title: String,
+    pub(crate) title: String,
     /// How many objects were there.
-    pub size: usize,
+    pub(crate) size: usize,
     /// How often it was done.
-    pub times: usize,
+    pub(crate) times: usize,
     /// How many objects each time changed.
-    pub objects: usize,
+    pub(crate) objects: usize,
     /// The median, nanoseconds; 0 where no time was taken.
-    pub p50_ns: u64,
+    pub(crate) p50_ns: u64,
     /// The 99th percentile.
-    pub p99_ns: u64,
+    pub(crate) p99_ns: u64,
     /// The longest.
-    pub max_ns: u64,
+    pub(crate) max_ns: u64,
     /// From the first beginning to the last end, where they were done at once.
     #[serde(default)]
-    pub total_ns: u64,
+    pub(crate) total_ns: u64,
     /// Processor time each took, user and kernel.
-    pub cpu_ns: u64,
+    pub(crate) cpu_ns: u64,
     /// Objects of which no event was heard: a later change came before the kernel had this one, or
     /// the listener's queue was full.
     #[serde(default)]
-    pub unheard: usize,
+    pub(crate) unheard: usize,
 }
 
 impl Row {
     /// Makes a row without times.
-    pub fn new(program: &str, work: impl Into<String>, title: impl Into<String>) -> Row {
+    pub(crate) fn new(program: &str, work: impl Into<String>, title: impl Into<String>) -> Row {
         Row {
             program: program.to_owned(),
             work: work.into(),
@@ -54,86 +56,72 @@ impl Row {
 
     /// With these times, one for each time that it was done, and how many objects there are.
     #[must_use]
-    pub fn with_times(mut self, mut times: Vec<Duration>, size: usize) -> Row {
-        times.sort_unstable();
-        let part = |percent: usize| {
-            let at = (times.len().saturating_sub(1) * percent).div_ceil(100);
-            nanos(times.get(at).copied().unwrap_or_default())
-        };
-        (self.p50_ns, self.p99_ns, self.max_ns) = (part(50), part(99), part(100));
+    pub(crate) fn with_times(mut self, times: Vec<Duration>, size: usize) -> Row {
         (self.times, self.size) = (times.len(), size);
+        let times = Times::of(times);
+        let part = |percent| nanos(times.part(percent));
+        (self.p50_ns, self.p99_ns, self.max_ns) = (part(50), part(99), part(100));
         self
     }
 
     /// With the processor time of all the times together.
     #[must_use]
-    pub fn with_processor(mut self, total: Duration, times: usize) -> Row {
+    pub(crate) fn with_processor(mut self, total: Duration, times: usize) -> Row {
         self.cpu_ns = nanos(total) / times.max(1) as u64;
         self
     }
 
     /// Prints its line of JSON.
-    ///
-    /// # Errors
-    ///
-    /// None that can happen.
-    pub fn print(&self) -> Result<()> {
+    pub(crate) fn print(&self) -> Result<()> {
         println!("{}", serde_json::to_string(self)?);
         Ok(())
     }
 }
 
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
 /// The rows as a table, in the form of those in `docs/performance.md`: one for each program, and
 /// how many times the median of `base` at the same work it is.
-pub fn table(rows: &[Row], base: &str) -> String {
-    let mut text = format!(
-        "| work | program | objects | changed | times | median | p99 | longest | \
-         to `{base}` | processor each | in all | unheard |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|---|\n"
-    );
+pub(crate) fn table(rows: &[Row], base: &str) -> String {
+    let to_base = format!("to `{base}`");
+    let head = [
+        "work",
+        "program",
+        "objects",
+        "changed",
+        "times",
+        "median",
+        "p99",
+        "longest",
+        &to_base,
+        "processor each",
+        "in all",
+        "unheard",
+    ];
+    let time = |ns| if ns == 0 { String::new() } else { seconds(ns) };
+    let count = |number| if number == 0 { String::new() } else { grouped(number) };
+    let mut table = Table::new(&head, "---");
     for row in rows {
         let same = |other: &&Row| {
             other.program == base && (&other.work, other.size) == (&row.work, row.size)
         };
-        let ratio = rows.iter().find(same).filter(|base| base.p50_ns > 0);
-        let ratio = ratio.filter(|_| row.program != base && row.p50_ns > 0);
-        let ratio = ratio.map(|base| format!("{:.2}", row.p50_ns as f64 / base.p50_ns as f64));
-        let _ = writeln!(
-            text,
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
-            row.title,
-            row.program,
+        let of_base = rows.iter().find(same).map_or(0, |base| base.p50_ns);
+        let is_compared = row.program != base && row.p50_ns > 0 && of_base > 0;
+        let ratio = row.p50_ns as f64 / of_base as f64;
+        table.row([
+            row.title.clone(),
+            row.program.clone(),
             grouped(row.size),
             count(row.objects),
             count(row.times),
             time(row.p50_ns),
             time(row.p99_ns),
             time(row.max_ns),
-            ratio.unwrap_or_default(),
+            if is_compared { format!("{ratio:.2}") } else { String::new() },
             time(row.cpu_ns),
             time(row.total_ns),
             count(row.unheard),
-        );
+        ]);
     }
-    text
-}
-
-fn time(ns: u64) -> String {
-    match ns {
-        0 => String::new(),
-        ns => seconds(ns),
-    }
-}
-
-fn count(number: usize) -> String {
-    match number {
-        0 => String::new(),
-        number => grouped(number),
-    }
+    table.0
 }
 
 #[cfg(test)]

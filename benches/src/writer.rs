@@ -2,55 +2,49 @@
 
 use anyhow::{Result, bail, ensure};
 use trueup_net::Object;
-use trueup_netlink::codec::{self, EncodeError, existing};
+use trueup_netlink::codec::{EncodeError, address, existing, neighbour, nexthop, route, rule};
 use trueup_netlink::{Batch, Namespace, Outcome, Push, Socket};
 
 /// What is done to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
+pub(crate) enum Verb {
     /// It is made, exclusively.
     Create,
+    /// It takes the place of the one on its key: a route.
+    Replace,
     /// It is deleted.
     Delete,
 }
+use Verb::{Create, Delete, Replace};
 
-/// Appends a message that does it.
-///
-/// # Errors
-///
-/// For links, which no process writes here, and for what cannot be encoded.
-pub fn encode(buffer: &mut Vec<u8>, verb: Verb, object: &Object) -> Result<(), EncodeError> {
+/// Appends a message that does it: not of links, which no process writes here.
+pub(crate) fn encode(buffer: &mut Vec<u8>, verb: Verb, object: &Object) -> Result<(), EncodeError> {
     let resolve = &existing;
     match (object, verb) {
-        (Object::Route(it), Verb::Create) => codec::route::create(buffer, it, resolve),
-        (Object::Route(it), Verb::Delete) => codec::route::delete(buffer, it, resolve),
-        (Object::Address(it), Verb::Create) => codec::address::create(buffer, it, resolve),
-        (Object::Address(it), Verb::Delete) => codec::address::delete(buffer, it, resolve),
-        (Object::Neighbour(it), Verb::Create) => codec::neighbour::create(buffer, it, resolve),
-        (Object::Neighbour(it), Verb::Delete) => codec::neighbour::delete(buffer, it, resolve),
-        (Object::Rule(it), Verb::Create) => codec::rule::create(buffer, it),
-        (Object::Rule(it), Verb::Delete) => codec::rule::delete(buffer, it),
-        (Object::Nexthop(it), Verb::Create) => codec::nexthop::create(buffer, it, resolve),
-        (Object::Nexthop(it), Verb::Delete) => codec::nexthop::delete(buffer, it.id),
+        (Object::Route(it), Create) => route::create(buffer, it, resolve),
+        (Object::Route(it), Replace) => route::replace(buffer, it, resolve),
+        (Object::Route(it), Delete) => route::delete(buffer, it, resolve),
+        (Object::Address(it), Create) => address::create(buffer, it, resolve),
+        (Object::Address(it), Delete) => address::delete(buffer, it, resolve),
+        (Object::Neighbour(it), Create) => neighbour::create(buffer, it, resolve),
+        (Object::Neighbour(it), Delete) => neighbour::delete(buffer, it, resolve),
+        (Object::Rule(it), Create) => rule::create(buffer, it),
+        (Object::Rule(it), Delete) => rule::delete(buffer, it),
+        (Object::Nexthop(it), Create) => nexthop::create(buffer, it, resolve),
+        (Object::Nexthop(it), Delete) => nexthop::delete(buffer, it.id),
         _ => Err(EncodeError::Refused("no process writes this kind here")),
     }
 }
 
-/// Creates all of them, in batches.
-///
-/// # Errors
-///
-/// When any is refused.
-pub fn create(objects: &[Object]) -> Result<()> {
-    write(Verb::Create, objects)
+/// The message by itself.
+pub(crate) fn message(verb: Verb, object: &Object) -> Result<Vec<u8>> {
+    let mut buffer = Vec::new();
+    encode(&mut buffer, verb, object)?;
+    Ok(buffer)
 }
 
 /// Creates or deletes all of them, in batches.
-///
-/// # Errors
-///
-/// When any is refused.
-pub fn write(verb: Verb, objects: &[Object]) -> Result<()> {
+pub(crate) fn write(verb: Verb, objects: &[Object]) -> Result<()> {
     let mut socket = Socket::open(&Namespace::current())?;
     let mut batch = Batch::new();
     let mut left = objects.iter().peekable();
@@ -62,8 +56,7 @@ pub fn write(verb: Verb, objects: &[Object]) -> Result<()> {
             }
         }
         let outcomes = socket.send_batch(&mut batch)?;
-        let refused = outcomes.iter().find(|outcome| **outcome != Outcome::Done);
-        if let Some(refused) = refused {
+        if let Some(refused) = outcomes.iter().find(|outcome| **outcome != Outcome::Done) {
             bail!("refused: {refused:?}");
         }
     }

@@ -1,7 +1,7 @@
 //! What is resident while the clock runs: in a process of its own, as what other tests hold and
 //! free would be in it.
 
-use trueup_benches::clock::timed;
+use trueup_works::clock::timed;
 
 #[test]
 fn what_was_freed_before_the_clock_started_is_not_in_the_peak() {

@@ -9,9 +9,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use trueup_benches::bench::record::Record;
-use trueup_benches::row::Row;
-use trueup_benches::works::Work;
+use serde_json::{Value, json};
+use trueup_works::Work;
 
 #[test]
 fn every_work_is_done_by_the_floor_and_by_trueup() {
@@ -24,7 +23,7 @@ Before.
 After.
 ";
     fs::write(scratch.join("performance.md"), page).unwrap();
-    let output = bench(&record)
+    let output = compare(&record)
         .args(["--sizes", "1,100,1000", "--largest", "20000", "--runs", "1"])
         .args(["--write", "--docs"])
         .arg(&scratch)
@@ -35,14 +34,20 @@ After.
     assert!(output.status.success(), "{message}{said}");
 
     let record = read(&record);
-    for work in Work::all() {
-        let sizes = record.sizes(&work.to_string());
+    let entries = record["entries"].as_array().unwrap();
+    for work in Work::all().filter(|work| !work.to_string().starts_with("both-")) {
+        let of_work = |it: &&Value| it["work"] == work.to_string();
+        let entries: Vec<&Value> = entries.iter().filter(of_work).collect();
+        let sizes: Vec<_> = entries.iter().filter_map(|entry| entry["size"].as_u64()).collect();
         assert!(sizes.starts_with(&[1, 100]), "{work}: {sizes:?}\n{message}{said}");
-        for size in sizes {
-            let entry = record.entry(&work.to_string(), size).unwrap();
-            assert_eq!(entry.failed.len(), 0, "{:?}\n{said}", entry.failed);
-            let figures = entry.figures("trueup", "floor").unwrap();
-            assert!(figures.median.wall_ns > 0 && figures.median.peak_rss_kb > 0);
+        for entry in entries {
+            assert_eq!(entry["failed"], json!({}), "{said}");
+            for program in ["floor", "trueup"] {
+                let took = &entry["took"][program]["0"];
+                for figure in ["wall_ns", "peak_rss_kb"] {
+                    assert!(took[figure].as_u64().unwrap() > 0, "{entry}");
+                }
+            }
         }
     }
     let page = fs::read_to_string(scratch.join("performance.md")).unwrap();
@@ -55,36 +60,40 @@ After.
 
 #[test]
 fn a_day_of_a_routing_daemon_is_measured() {
-    let mut daemon = Command::new(env!("CARGO_BIN_EXE_daemon"));
+    let mut daemon = command("daemon");
     daemon.args(["--part", "forms", "--part", "day", "--sizes", "200"]);
     daemon.args(["--changes", "10", "--v4", "2000", "--v6", "400", "--seconds", "1"]);
     let rows = rows(&mut daemon);
-    let of = |part: &str| rows.iter().filter(|row| row.work.starts_with(part)).count();
+    let work = |row: &Value| row["work"].as_str().unwrap().to_owned();
+    let of = |part: &str| rows.iter().filter(|row| work(row).starts_with(part)).count();
     // trueup and the floor, five forms, each well, with unreachable gateways and with conflicts.
     assert_eq!(of("daemon-form-"), 30);
     assert_eq!(of("daemon-day-"), 12);
     for row in &rows {
+        let number = |name: &str| row[name].as_u64().unwrap();
         // At rest there is no time, and a change behind others has no processor time of its own.
-        assert!(row.p50_ns > 0 || row.work == "daemon-day-rest", "{row:?}");
-        assert!(row.cpu_ns > 0 || row.work == "daemon-day-behind", "{row:?}");
-        assert!(row.times > 0 && row.size > 0, "{row:?}");
+        assert!(number("p50_ns") > 0 || work(row) == "daemon-day-rest", "{row}");
+        assert!(number("cpu_ns") > 0 || work(row) == "daemon-day-behind", "{row}");
+        assert!(number("times") > 0 && number("size") > 0, "{row}");
     }
 }
 
 #[test]
 fn containers_are_added_and_deleted_at_once_alone_and_after_a_kill() {
-    let mut containers = Command::new(env!("CARGO_BIN_EXE_containers"));
+    let mut containers = command("containers");
     containers.args(["--containers", "8", "--agent"]);
     let rows = rows(containers.arg(env!("CARGO_BIN_EXE_container")));
-    let ours: Vec<&Row> = rows.iter().filter(|row| row.program.starts_with("trueup")).collect();
+    let is_ours = |row: &&Value| row["program"].as_str().unwrap().starts_with("trueup");
+    let ours: Vec<&Value> = rows.iter().filter(is_ours).collect();
     assert_eq!(ours.len(), 12);
     for row in ours {
-        assert!(row.p50_ns > 0 && row.total_ns >= row.max_ns, "{row:?}");
+        let number = |name: &str| row[name].as_u64().unwrap();
+        assert!(number("p50_ns") > 0 && number("total_ns") >= number("max_ns"), "{row}");
     }
 }
 
 /// What a program prints, a row a line; it has to end well.
-fn rows(program: &mut Command) -> Vec<Row> {
+fn rows(program: &mut Command) -> Vec<Value> {
     let output = program.output().unwrap();
     let (text, said) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -120,7 +129,7 @@ fn a_profiler_is_reported_when_the_clock_starts_and_stops() {
     fs::write(&perf, PERF).unwrap();
     fs::set_permissions(&perf, fs::Permissions::from_mode(0o755)).unwrap();
     let path = format!("{}:{}", scratch.display(), std::env::var("PATH").unwrap());
-    let output = bench(&record)
+    let output = compare(&record)
         .args(["--profile", "--work", "route-noop", "--sizes", "10"])
         .env("PATH", path)
         .env("TOLD", &message)
@@ -128,9 +137,9 @@ fn a_profiler_is_reported_when_the_clock_starts_and_stops() {
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(fs::read_to_string(&message).unwrap(), "enable\ndisable\n");
-    let [profile] = &read(&record).profiles[..] else { panic!("not one profile") };
-    assert_eq!((&*profile.work, profile.size), ("route-noop", 10));
-    assert_eq!(profile.samples.percent(), [100.0, 0.0, 0.0, 0.0]);
+    let profiles = read(&record)["profiles"].clone();
+    let samples = json!({ "reading": 1, "writing": 0, "kernel": 0, "own": 0 });
+    assert_eq!(profiles, json!([{ "work": "route-noop", "size": 10, "samples": samples }]));
     fs::remove_dir_all(&scratch).unwrap();
 }
 
@@ -141,15 +150,20 @@ fn scratch(name: &str) -> PathBuf {
     scratch
 }
 
-/// The benchmark, of the floor and trueup alone.
-fn bench(record: &Path) -> Command {
-    let mut bench = Command::new(env!("CARGO_BIN_EXE_bench"));
-    bench.args(["--alone", "--command"]);
-    bench.arg(env!("CARGO_BIN_EXE_works"));
-    bench.arg("--record").arg(record);
-    bench
+/// A command of the benchmarks.
+fn command(name: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bench"));
+    command.arg(name);
+    command
 }
 
-fn read(record: &Path) -> Record {
+/// The comparison, of the floor and trueup alone.
+fn compare(record: &Path) -> Command {
+    let mut compare = command("compare");
+    compare.arg("--alone").arg("--record").arg(record);
+    compare
+}
+
+fn read(record: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(record).unwrap()).unwrap()
 }

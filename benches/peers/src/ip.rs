@@ -1,39 +1,35 @@
 //! iproute2: `ip -batch -force` with a line an object; `ip route show` to look.
 
+use std::env::temp_dir;
+use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{BufWriter, Write};
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Command, Stdio, id};
 
 use anyhow::{Context as _, Result, ensure};
+use trueup_works::clock::{Took, timed_command};
+use trueup_works::{Family, PROTOCOL, Work, address, find, link, routes, rules};
 
-use crate::shape::{self, Family, PROTOCOL, Route, Work};
-use crate::took::{self, Took};
-
-const ROUTES: usize = 1_000_000;
-const RULES: usize = 10_000;
-
-pub(crate) const WORKS: [(Work, usize); 14] = [
-    (Work::RouteCreate, ROUTES),
-    (Work::RouteNoop, ROUTES),
-    (Work::RouteGateway, ROUTES),
-    (Work::RouteDelete, ROUTES),
-    (Work::Route6Create, ROUTES),
-    (Work::Route6Noop, ROUTES),
-    (Work::Route6Delete, ROUTES),
-    (Work::FewNoop, ROUTES),
-    (Work::RuleCreate, RULES),
-    (Work::RuleDelete, RULES),
-    (Work::Rule6Create, RULES),
-    (Work::Rule6Delete, RULES),
-    (Work::AddressCreate, 1_500),
-    (Work::LinkDelete, 1_000),
-];
+/// All but single changes.
+pub(crate) fn works() -> Vec<(Work, usize)> {
+    let is_single =
+        |it: &Work| matches!(it, Work::RouteChange | Work::RouteTurn | Work::GatewayObject);
+    Work::all().filter(|work| !is_single(work)).map(|work| (work, work.largest())).collect()
+}
 
 /// Does it.
 pub(crate) fn run(work: Work, size: usize) -> Result<Took> {
     match work {
-        Work::RouteNoop | Work::Route6Noop | Work::FewNoop => show(work),
+        Work::InternetNoop | Work::BothNoop => {
+            let routes = "ip -4 route show table all; ip -6 route show table all";
+            let rules = if work == Work::BothNoop { "; ip -4 rule; ip -6 rule" } else { "" };
+            let mut show = Command::new("sh");
+            timed_command(show.args(["-c", &format!("{routes}{rules}")]).stdout(Stdio::null()))
+        }
+        _ if work.is_noop() => {
+            let protocol = PROTOCOL.to_string();
+            let words = ["route", "show", "table", "main", "protocol", &protocol];
+            timed_command(ip(&[option(work)]).args(words).stdout(Stdio::null()))
+        }
         Work::AddressCreate => {
             call(&["link", "add", "a0", "type", "veth", "peer", "name", "b0"])?;
             call(&["link", "set", "b0", "up"])?;
@@ -43,10 +39,10 @@ pub(crate) fn run(work: Work, size: usize) -> Result<Took> {
             took
         }
         Work::LinkDelete => {
-            let file = write("links", |to| {
-                (0..size).try_for_each(|at| writeln!(to, "link add l{at} type ifb"))
-            })?;
-            took::command(ip(&[]).arg("-batch").arg(&file))?;
+            let file = temp_dir().join(format!("peers-{}-links", id()));
+            let add = |at| format!("link add {} type ifb\n", link(at));
+            fs::write(&file, (0..size).map(add).collect::<String>())?;
+            timed_command(ip(&["-batch"]).arg(&file))?;
             fs::remove_file(file)?;
             batch(work, size)
         }
@@ -54,100 +50,101 @@ pub(crate) fn run(work: Work, size: usize) -> Result<Took> {
     }
 }
 
-/// Has the kernel's routes printed, without a reader.
-fn show(work: Work) -> Result<Took> {
-    let family = option(shape::family(work));
-    let protocol = PROTOCOL.to_string();
-    let mut show = ip(&[
-        family, "route", "show", "table", "main", "protocol", &protocol,
-    ]);
-    took::command(show.stdout(Stdio::null()))
-}
-
+/// Runs the lines of a work. Rules come last and go first. IPv6 rules beside IPv4 ones are in a
+/// file of their own, for `ip -6 -batch`: in a line of a batch there is no saying the family.
 fn batch(work: Work, size: usize) -> Result<Took> {
-    let file = write(work.name(), |to| lines(work, size, to))?;
-    let mut batch = ip(&[option(shape::family(work)), "-force", "-batch"]);
+    let [main, rules6, complaints] =
+        ["main", "rules6", "stderr"].map(|name| temp_dir().join(format!("peers-{}-{name}", id())));
+    let lines = lines(work, size)?;
+    fs::write(&main, &lines.main)?;
+    fs::write(&rules6, &lines.rules6)?;
+    let (v4, v6) = ("ip -force -batch \"$0\"", "ip -6 -force -batch \"$1\"");
+    let mut command = match work {
+        Work::BothCreate | Work::BothDelete => {
+            let (one, two) = if work == Work::BothCreate { (v4, v6) } else { (v6, v4) };
+            let mut script = Command::new("sh");
+            script.args(["-c", &format!("{one} && {two}")]).arg(&main).arg(&rules6);
+            script
+        }
+        _ => {
+            let family: &[&str] = match work {
+                Work::InternetCreate | Work::InternetDelete => &[],
+                _ => &[option(work)],
+            };
+            let mut batch = ip(family);
+            batch.args(["-force", "-batch"]).arg(&main);
+            batch
+        }
+    };
     // Of a million complaints the first is enough.
-    let complaints = file.with_extension("stderr");
-    batch.arg(&file).stderr(File::create(&complaints)?);
-    let took = took::command(&mut batch).with_context(|| {
+    let took = timed_command(command.stderr(File::create(&complaints)?)).with_context(|| {
         let said = fs::read_to_string(&complaints).unwrap_or_default();
         said.lines().next().unwrap_or_default().to_owned()
     });
-    fs::remove_file(file)?;
-    fs::remove_file(complaints)?;
+    [main, rules6, complaints].iter().try_for_each(fs::remove_file)?;
     took
 }
 
-fn option(family: Family) -> &'static str {
-    match family {
-        Family::V4 => "-4",
-        Family::V6 => "-6",
-    }
+#[derive(Default)]
+struct Lines {
+    main: String,
+    rules6: String,
 }
 
-fn lines(work: Work, size: usize, to: &mut dyn Write) -> std::io::Result<()> {
-    let family = shape::family(work);
-    let mut routes = |verb: &str| {
-        let mut all = shape::routes(work, size);
-        all.try_for_each(
-            |Route {
-                 address,
-                 length,
-                 via,
-             }| {
-                writeln!(
-                    to,
-                    "route {verb} {address}/{length} via {via} proto {PROTOCOL}"
-                )
-            },
-        )
+fn lines(work: Work, size: usize) -> Result<Lines> {
+    let mut lines = Lines::default();
+    let is_delete = work.leaves(size) == (0, 0);
+    let verb = match work {
+        Work::RouteGateway => "replace",
+        Work::AddressCreate | Work::LinkDelete => "",
+        _ if is_delete => "delete",
+        _ => "add",
     };
-    match work {
-        Work::RouteCreate | Work::Route6Create => return routes("add"),
-        Work::RouteGateway => return routes("replace"),
-        _ => {}
+    let is_both = matches!(work, Work::BothCreate | Work::BothDelete);
+    let mut of_rules = String::new();
+    for (family, priority, from) in rules(work, size) {
+        let to = match family {
+            Family::Inet6 if is_both => &mut lines.rules6,
+            _ => &mut of_rules,
+        };
+        let words = format!("rule {verb} priority {priority} from {from} lookup main");
+        writeln!(to, "{words} protocol {PROTOCOL}")?;
+    }
+    if is_delete {
+        lines.main.push_str(&of_rules);
     }
     match work {
-        Work::RouteDelete | Work::Route6Delete => {
-            // By either gateway, and whoever made them.
-            let mut all = shape::routes(work, size);
-            all.try_for_each(
-                |Route {
-                     address, length, ..
-                 }| { writeln!(to, "route delete {address}/{length}") },
-            )
+        Work::RuleCreate(_) | Work::RuleDelete(_) => {}
+        Work::AddressCreate => {
+            let add = |at| format!("address add {}/64 dev a0\n", address(at));
+            lines.main.extend((0..size).map(add));
         }
-        Work::RuleCreate | Work::Rule6Create | Work::RuleDelete | Work::Rule6Delete => {
-            let verb = match work {
-                Work::RuleCreate | Work::Rule6Create => "add",
-                _ => "delete",
-            };
-            (0..size).try_for_each(|at| {
-                let (from, priority) = shape::rule(family, at);
-                writeln!(
-                    to,
-                    "rule {verb} priority {priority} from {from} lookup main protocol {PROTOCOL}"
-                )
-            })
+        Work::LinkDelete => {
+            lines.main.extend((0..size).map(|at| format!("link delete {}\n", link(at))));
         }
-        Work::AddressCreate => (0..size)
-            .try_for_each(|at| writeln!(to, "address add {}/64 dev a0", shape::address(at))),
-        Work::LinkDelete => (0..size).try_for_each(|at| writeln!(to, "link delete l{at}")),
-        _ => Ok(()),
+        _ => {
+            for ((address, length), via) in routes(work, size)? {
+                write!(lines.main, "route {verb} {address}/{length}")?;
+                // Deleted by either gateway, and whoever made them.
+                if !is_delete {
+                    write!(lines.main, " via {via} proto {PROTOCOL}")?;
+                }
+                lines.main.push('\n');
+            }
+        }
     }
+    if !is_delete {
+        lines.main.push_str(&of_rules);
+    }
+    Ok(lines)
 }
 
-/// Writes a file for a batch, with a name that no other process of this program uses.
-pub(crate) fn write(
-    name: &str,
-    lines: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
-) -> Result<PathBuf> {
-    let path = std::env::temp_dir().join(format!("peers-{}-{name}", std::process::id()));
-    let mut to = BufWriter::new(File::create(&path)?);
-    lines(&mut to)?;
-    to.flush()?;
-    Ok(path)
+/// The option of a family.
+pub(crate) fn option(work: Work) -> &'static str {
+    match work.family() {
+        Family::Inet => "-4",
+        Family::Inet6 => "-6",
+    }
 }
 
 /// Runs `ip` to its end.
@@ -161,13 +158,4 @@ fn ip(args: &[&str]) -> Command {
     let mut command = Command::new(find("ip").unwrap_or_else(|| "ip".into()));
     command.args(args);
     command
-}
-
-/// Where a program is: in PATH, or where Debian keeps what is root's.
-pub(crate) fn find(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
-    folders
-        .map(|folder| folder.join(program))
-        .find(|file| file.is_file())
 }

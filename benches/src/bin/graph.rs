@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use clap::Parser;
 use trueup_benches::usage::{Usage, measure};
 use trueup_graph::{
     Action, Config, Driver, Failure, Graph, GraphBuilder, RunContext, State, Verdict, Vertex,
@@ -23,17 +24,15 @@ use trueup_graph::{
 };
 use trueup_reconcile::MemoryLedger;
 
-#[allow(missing_docs, reason = "the macro documents the flags, not the struct that it makes")]
-mod flags {
-    xflags::xflags! {
-        /// Measures a graph of vertices beside others.
-        cmd graph {
-            /// The number of vertices of the largest graph; 100,000 by default.
-            optional --vertices count: usize
-            /// How many turns; 5 by default.
-            optional --turns count: usize
-        }
-    }
+/// Measures a graph of vertices beside others.
+#[derive(Parser)]
+struct Options {
+    /// The number of vertices of the largest graph.
+    #[arg(long, default_value_t = 100_000)]
+    vertices: usize,
+    /// How many turns.
+    #[arg(long, default_value_t = 5)]
+    turns: usize,
 }
 
 /// No wait is longer.
@@ -82,62 +81,50 @@ fn name(at: usize) -> String {
 struct Row {
     vertices: usize,
     edges: usize,
-    build: Usage,
-    state: Usage,
-    start: Usage,
-    in_place: Usage,
+    /// Of what [`FIGURES`] names.
+    usage: [Usage; FIGURES.len()],
     event: Duration,
     bytes: usize,
     own_bytes: usize,
     rest: f64,
-    memory: Usage,
-    threads: Usage,
-    rayon: Usage,
 }
 
-fn processor(usage: &Usage) -> f64 {
-    usage.user + usage.system
-}
+/// What is timed: graph and driver, then the others.
+const FIGURES: [&str; 7] = [
+    "build",
+    "state machine, in place",
+    "driver: start",
+    "until in place",
+    "memory alone",
+    "two threads",
+    "rayon",
+];
 
 /// Measures work, and keeps what took the least of the processor.
 fn least<T>(best: &mut Usage, work: impl FnOnce() -> T) -> Result<T> {
     let (value, usage) = measure(work)?;
-    if processor(&usage) < processor(best) {
+    if usage.processor < best.processor {
         *best = usage;
     }
     Ok(value)
 }
 
-/// Prints processor time, and behind it the wall time of the same turn.
+/// Shows processor time, and behind it the wall time of the same turn.
 fn show(usage: &Usage) -> String {
-    let ms = |seconds: f64| seconds * 1e3;
-    format!("{:.1} ms, {:.1}", ms(processor(usage)), ms(usage.wall))
+    format!("{:.1} ms, {:.1}", usage.processor * 1e3, usage.wall * 1e3)
 }
 
 fn measure_all(vertices: usize, turns: usize) -> Result<Row> {
-    let most = Usage { user: f64::MAX, ..Usage::default() };
-    let mut row = Row {
-        vertices,
-        edges: 0,
-        build: most,
-        state: most,
-        start: most,
-        in_place: most,
-        event: BOUND,
-        bytes: usize::MAX,
-        own_bytes: 0,
-        rest: f64::MAX,
-        memory: most,
-        threads: most,
-        rayon: most,
-    };
+    let most = Usage { processor: f64::MAX, ..Usage::default() };
+    let (usage, bytes, rest) = ([most; FIGURES.len()], usize::MAX, f64::MAX);
+    let mut row = Row { vertices, edges: 0, usage, event: BOUND, bytes, own_bytes: 0, rest };
     for _ in 0..turns {
         alone(&mut row)?;
         driven(&mut row)?;
         let walk = others::Walk::new(vertices);
-        walk.by_memory(&mut row.memory)?;
-        walk.by_threads(WORKERS, &mut row.threads)?;
-        walk.by_rayon(WORKERS, &mut row.rayon)?;
+        walk.by_memory(&mut row.usage[4])?;
+        walk.by_threads(WORKERS, &mut row.usage[5])?;
+        walk.by_rayon(WORKERS, &mut row.usage[6])?;
     }
     Ok(row)
 }
@@ -151,10 +138,10 @@ fn alone(row: &mut Row) -> Result<()> {
     for (at, child) in ids.iter().enumerate() {
         parents(at).for_each(|parent| builder.edge(ids[parent], *child));
     }
-    let graph = least(&mut row.build, || builder.build())??;
+    let graph = least(&mut row.usage[0], || builder.build())??;
     row.edges = ids.iter().map(|it| graph.parents(*it).count()).sum();
     let config = Config::new(NonZeroUsize::MIN.saturating_add(WORKERS - 1));
-    let runs = least(&mut row.state, || {
+    let runs = least(&mut row.usage[1], || {
         let begin = Instant::now();
         let mut state = State::new(config, graph, [], begin);
         let mut runs = 0;
@@ -197,7 +184,7 @@ fn driven(row: &mut Row) -> Result<()> {
     let config = Config::new(NonZeroUsize::MIN.saturating_add(WORKERS - 1));
     let config = config.with_quiet(Duration::ZERO);
     let ledger = Box::new(MemoryLedger::default());
-    let Row { start, in_place, .. } = row;
+    let [_, _, start, in_place, ..] = &mut row.usage;
     // With the start, as some of it runs before that returns.
     let driver = least(in_place, || {
         let driver = least(start, || Driver::start(config, vertices, ledger))??;
@@ -208,7 +195,7 @@ fn driven(row: &mut Row) -> Result<()> {
     row.bytes = row.bytes.min(bytes / row.vertices);
     row.own_bytes = own_bytes / row.vertices;
     let ((), rest) = measure(|| std::thread::sleep(REST))?;
-    row.rest = row.rest.min(processor(&rest));
+    row.rest = row.rest.min(rest.processor);
     for _ in 0..100 {
         let begin = Instant::now();
         driver.event(&name(row.vertices - 1))?;
@@ -222,50 +209,39 @@ fn driven(row: &mut Row) -> Result<()> {
 }
 
 fn main() -> Result<()> {
-    let flags = flags::Graph::from_env_or_exit();
-    let (most, turns) = (flags.vertices.unwrap_or(100_000), flags.turns.unwrap_or(5));
-    println!(
-        "Times are of the processor, and behind the comma of the clock.\n\n\
-         | vertices, edges | build | state machine, in place | driver: start | until in place | \
-         one event | bytes a vertex, and its own | at rest | memory alone | two threads | rayon |"
-    );
-    println!("|---|---|---|---|---|---|---|---|---|---|---|");
+    let Options { vertices: most, turns } = Options::parse();
+    println!("Times are of the processor, and behind the comma of the clock.\n");
+    let [build, state, start, in_place, others @ ..] = FIGURES;
+    let head = [
+        &["vertices, edges", build, state, start, in_place, "one event"][..],
+        &["bytes a vertex, and its own", "at rest"],
+        &others,
+    ];
+    println!("| {} |\n{}|", head.concat().join(" | "), "|---".repeat(11));
     let mut rows = Vec::new();
     for vertices in [most / 8, most / 4, most / 2, most] {
         let row = measure_all(vertices, turns)?;
+        let [ours @ .., memory, threads, rayon] = row.usage.map(|usage| show(&usage));
         println!(
-            "| {}, {} | {} | {} | {} | {} | {:.1?} | {}, {} | {:.1} ms in {REST:?} | {} | {} | {} |",
+            "| {}, {} | {} | {:.1?} | {}, {} | {:.1} ms in {REST:?} | {memory} | {threads} | {rayon} |",
             row.vertices,
             row.edges,
-            show(&row.build),
-            show(&row.state),
-            show(&row.start),
-            show(&row.in_place),
+            ours.join(" | "),
             row.event,
             row.bytes,
             row.own_bytes,
             row.rest * 1e3,
-            show(&row.memory),
-            show(&row.threads),
-            show(&row.rayon),
         );
         rows.push(row);
     }
     // 1 is linear: the time of a vertex in the largest graph, against that in the smallest.
-    let slope = |time: fn(&Row) -> f64| {
-        let each = |row: &Row| time(row) / row.vertices as f64;
-        rows.first().zip(rows.last()).map_or(0.0, |(first, last)| each(last) / each(first))
-    };
-    println!(
-        "a vertex of the largest, against one of the smallest: build {:.2}, state machine {:.2}, \
-         driver's start {:.2}, until in place {:.2}, memory alone {:.2}, rayon {:.2}",
-        slope(|row| processor(&row.build)),
-        slope(|row| processor(&row.state)),
-        slope(|row| processor(&row.start)),
-        slope(|row| processor(&row.in_place)),
-        slope(|row| processor(&row.memory)),
-        slope(|row| processor(&row.rayon)),
-    );
+    let each = |row: &Row, at: usize| row.usage[at].processor / row.vertices as f64;
+    let slopes = FIGURES
+        .iter()
+        .enumerate()
+        .map(|(at, name)| format!("{name} {:.2}", each(&rows[3], at) / each(&rows[0], at)));
+    let slopes: Vec<String> = slopes.collect();
+    println!("a vertex of the largest, against one of the smallest: {}", slopes.join("; "));
     for units in [1_000, 2_000, 4_000] {
         println!("systemd: {}", others::systemd(units)?);
     }

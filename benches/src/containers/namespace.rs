@@ -60,10 +60,6 @@ fn is_of_containers(row: &RawMessage) -> bool {
 }
 
 /// Checks that a snapshot is another one without what some containers have.
-///
-/// # Errors
-///
-/// With what differs.
 pub(super) fn check_without(
     full: &Snapshot,
     containers: impl IntoIterator<Item = usize>,
@@ -78,10 +74,6 @@ pub(super) fn check_without(
 }
 
 /// As [`check_without`], whatever is there of these containers by now.
-///
-/// # Errors
-///
-/// With what differs.
 pub(super) fn check_others(
     full: &Snapshot,
     containers: impl IntoIterator<Item = usize>,
@@ -95,10 +87,6 @@ pub(super) fn check_others(
 }
 
 /// Checks that each container has its address and its route.
-///
-/// # Errors
-///
-/// When one of them is missing.
 pub(super) fn check_complete(containers: usize, now: &Snapshot) -> Result<()> {
     let count = |kind| {
         let rows = now.of(kind).filter(|row| is_of_containers(row));
@@ -142,10 +130,6 @@ impl Watcher {
     }
 
     /// Ends.
-    ///
-    /// # Errors
-    ///
-    /// With the first that changed and is not of containers, or when announcements were lost.
     pub(super) fn end(self) -> Result<()> {
         self.is_ended.store(true, Ordering::Relaxed);
         let others = self.thread.join();

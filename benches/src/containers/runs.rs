@@ -2,15 +2,15 @@
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
-use std::sync::{Barrier, Mutex, PoisonError};
+use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeValLike as _;
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use trueup_works::clock::processor_of_children;
 
-use super::BOUND;
+/// The longest that a single process may take.
+const BOUND: Duration = Duration::from_secs(60);
 
 /// A process to be started, and what it reads.
 pub(super) struct Run {
@@ -59,13 +59,9 @@ impl Run {
     }
 
     /// Runs it, and kills it after some time, if it has not ended by then.
-    fn kill_after(&mut self, delay: Duration) -> Result<()> {
-        let mut child = self
-            .command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
+    pub(super) fn kill_after(&mut self, delay: Duration) -> Result<()> {
+        let command = self.command.stdin(Stdio::null()).stdout(Stdio::null());
+        let mut child = command.stderr(Stdio::null()).spawn()?;
         thread::sleep(delay);
         child.kill()?;
         child.wait()?;
@@ -73,71 +69,57 @@ impl Run {
     }
 }
 
+impl Took {
+    pub(super) fn add(&mut self, other: Took) {
+        self.each.extend(other.each);
+        self.total += other.total;
+        self.processor += other.processor;
+    }
+}
+
 /// Runs all at once.
 pub(super) fn at_once(runs: Vec<Run>) -> Result<Took> {
-    let all = runs.into_iter().map(|run| (run, None)).collect();
-    at_once_and_killed(all)
+    at_once_and_killed(runs.into_iter().map(|run| (run, None)).collect())
 }
 
 /// Runs all at once, and kills those that have a time to live after that. What the others took is
 /// returned.
 pub(super) fn at_once_and_killed(runs: Vec<(Run, Option<Duration>)>) -> Result<Took> {
-    let used = of_children()?;
-    let (ready, each) = (Barrier::new(runs.len() + 1), Mutex::new(Vec::new()));
-    let failures = Mutex::new(Vec::new());
-    let start = thread::scope(|scope| {
-        for (mut run, lives) in runs {
-            let (ready, each, failures) = (&ready, &each, &failures);
+    let used = processor_of_children()?;
+    let ready = Barrier::new(runs.len() + 1);
+    let (ended, total) = thread::scope(|scope| {
+        let threads = runs.into_iter().map(|(mut run, lives)| {
+            let ready = &ready;
             scope.spawn(move || {
                 ready.wait();
-                let ended = match lives {
+                match lives {
                     Some(lives) => run.kill_after(lives).map(|()| None),
                     None => run.finish().map(Some),
-                };
-                match ended {
-                    Ok(took) => locked(each, |each| each.extend(took)),
-                    Err(error) => locked(failures, |failures| failures.push(error)),
                 }
-            });
-        }
+            })
+        });
+        let threads: Vec<_> = threads.collect();
         let start = Instant::now();
         ready.wait();
-        start
+        let panicked = || anyhow!("a thread panicked");
+        let ended = threads.into_iter().map(|it| it.join().map_err(|_| panicked())?);
+        let ended: Vec<_> = ended.collect();
+        (ended, start.elapsed())
     });
-    let total = start.elapsed();
-    let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let failures: Vec<_> = ended.iter().filter_map(|it| it.as_ref().err()).collect();
     if let Some(first) = failures.first() {
         bail!("{} failed; the first: {first:#}", failures.len());
     }
-    Ok(Took {
-        each: each.into_inner().unwrap_or_else(PoisonError::into_inner),
-        total,
-        processor: of_children()?.saturating_sub(used),
-    })
+    let each = ended.into_iter().flatten().flatten().collect();
+    Ok(Took { each, total, processor: processor_of_children()?.saturating_sub(used) })
 }
 
 /// Runs one after the other.
 pub(super) fn alone(runs: Vec<Run>) -> Result<Took> {
-    let (used, start) = (of_children()?, Instant::now());
-    let each = runs.into_iter().map(|mut run| run.finish());
-    let each = each.collect::<Result<_>>()?;
-    Ok(Took { each, total: start.elapsed(), processor: of_children()?.saturating_sub(used) })
-}
-
-/// Runs one, and kills it after some time.
-pub(super) fn killed(mut run: Run, lives: Duration) -> Result<()> {
-    run.kill_after(lives)
-}
-
-fn locked<T>(mutex: &Mutex<T>, act: impl FnOnce(&mut T)) {
-    act(&mut mutex.lock().unwrap_or_else(PoisonError::into_inner));
-}
-
-/// The processor time of all processes that were started and waited for.
-fn of_children() -> Result<Duration> {
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
-    let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
-    Ok(Duration::from_micros(u64::try_from(micros)?))
+    let (used, start) = (processor_of_children()?, Instant::now());
+    let each = runs.into_iter().map(|mut run| run.finish()).collect::<Result<_>>()?;
+    let (total, now) = (start.elapsed(), processor_of_children()?);
+    Ok(Took { each, total, processor: now.saturating_sub(used) })
 }
 
 #[cfg(test)]
@@ -167,6 +149,6 @@ mod tests {
         let took = at_once_and_killed(runs).unwrap();
         assert_eq!(took.each.len(), 1);
         assert!(took.total < Duration::from_secs(30));
-        killed(run("sleep 60"), Duration::ZERO).unwrap();
+        run("sleep 60").kill_after(Duration::ZERO).unwrap();
     }
 }

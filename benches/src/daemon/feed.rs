@@ -7,10 +7,10 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use trueup_net::Prefix;
+use trueup_works::internet::Numbers;
 
-use super::table::{Fate, Form, Table, next};
+use super::table::{Table, next};
 use crate::listener::Heard;
-use crate::prefixes::Numbers;
 
 /// The most prefixes of one message.
 const MESSAGE: usize = 50;
@@ -40,31 +40,22 @@ pub(super) struct Feed {
 impl Feed {
     /// A feed about those routes of a table that have one gateway and are in place.
     pub(super) fn new(table: &Table) -> Feed {
-        let is_in_it = |at: &usize| {
-            matches!(table.form(*at), Form::Ipv4 | Form::Ipv6)
-                && table.fate(*at) == Fate::InPlace
-                && !table.is_heavy(*at)
-        };
-        let all: Vec<usize> = (0..table.len()).filter(is_in_it).collect();
-        Feed {
-            numbers: Numbers(179),
-            unstable: all.iter().copied().step_by(UNSTABLE).collect(),
-            all,
-            now: HashMap::new(),
-        }
+        let all: Vec<usize> =
+            table.in_place(false).filter(|at| !table.form(*at).is_multipath).collect();
+        let unstable = all.iter().copied().step_by(UNSTABLE).collect();
+        Feed { numbers: Numbers(179), unstable, all, now: HashMap::new() }
     }
 
     /// Returns the messages of the next burst, and the pause after it.
     pub(super) fn burst(&mut self, table: &Table) -> (Vec<Vec<Change>>, Duration) {
         let size = self.size();
         let is_of_unstable = self.numbers.below(100) < OF_UNSTABLE;
-        let places: Vec<usize> = match is_of_unstable {
-            true => (0..size).map(|_| self.unstable_place()).collect(),
-            false => {
-                let first = self.below(self.all.len());
-                let neighbours = self.all.iter().cycle().skip(first);
-                neighbours.take(size.min(self.all.len())).copied().collect()
-            }
+        let places: Vec<usize> = if is_of_unstable {
+            (0..size).map(|_| self.unstable_place()).collect()
+        } else {
+            let first = self.below(self.all.len());
+            let neighbours = self.all.iter().cycle().skip(first);
+            neighbours.take(size.min(self.all.len())).copied().collect()
         };
         let changes: Vec<Change> =
             places.into_iter().map(|at| (at, self.change(table, at))).collect();
@@ -135,12 +126,13 @@ pub(super) fn latencies(sent: &[Sent], heard: &[Heard]) -> (Vec<Duration>, usize
 
 #[cfg(test)]
 mod tests {
+    use super::super::table::Fate;
     use super::*;
-    use crate::prefixes::Prefixes;
+    use trueup_works::internet::Prefixes;
 
     #[test]
     fn a_feed_repeats_itself_on_few_prefixes_and_withdraws_some() {
-        let table = Table::of_day(&Prefixes::synthetic().thinned(20_000));
+        let table = Table::of_day(Prefixes::synthetic().thinned(20_000)).unwrap();
         let mut feed = Feed::new(&table);
         let mut counts: HashMap<usize, usize> = HashMap::new();
         let (mut changes, mut withdrawn) = (0, 0);

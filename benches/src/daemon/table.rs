@@ -3,115 +3,78 @@
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use trueup_net::{
     Desired, Dev, Family, IfName, NextHop, NextHops, NexthopMode, Object, Prefix, Route, RouteType,
     Routes,
 };
+use trueup_works::internet::Prefixes;
+use trueup_works::{Destination, FOREIGN, destination};
 
-use crate::prefixes::Prefixes;
-use crate::works::{self, FOREIGN};
+use crate::pass::prefix;
 
 /// A form of routes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// IPv4, with one gateway.
-    Ipv4,
-    /// IPv6, with one gateway.
-    Ipv6,
-    /// IPv4, with two gateways.
-    Multipath,
-    /// IPv6, with two gateways.
-    Ipv6Multipath,
-    /// IPv4, by a nexthop object with one gateway.
-    Objects,
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Form {
+    pub(super) name: &'static str,
+    pub(super) title: &'static str,
+    pub(super) family: Family,
+    /// With two gateways.
+    pub(super) is_multipath: bool,
+    /// By nexthop objects.
+    pub(super) by_objects: bool,
+}
+
+use Family::{Inet, Inet6};
+
+/// All of them.
+pub(super) const FORMS: [Form; 5] = [
+    form("ipv4", "IPv4", Inet, false),
+    form("ipv6", "IPv6", Inet6, false),
+    form("multipath", "IPv4 multipath", Inet, true),
+    form("ipv6-multipath", "IPv6 multipath", Inet6, true),
+    Form { by_objects: true, ..form("nexthop-objects", "IPv4 by nexthop objects", Inet, false) },
+];
+
+const fn form(name: &'static str, title: &'static str, family: Family, is_multipath: bool) -> Form {
+    Form { name, title, family, is_multipath, by_objects: false }
 }
 
 impl Form {
-    /// All of them.
-    pub const ALL: [Form; 5] =
-        [Form::Ipv4, Form::Ipv6, Form::Multipath, Form::Ipv6Multipath, Form::Objects];
-
-    /// A word for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Form::Ipv4 => "ipv4",
-            Form::Ipv6 => "ipv6",
-            Form::Multipath => "multipath",
-            Form::Ipv6Multipath => "ipv6-multipath",
-            Form::Objects => "nexthop-objects",
-        }
-    }
-
-    /// The form of a word.
-    pub fn named(name: &str) -> Option<Form> {
-        Form::ALL.into_iter().find(|form| form.name() == name)
-    }
-
-    /// It in words.
-    pub fn title(self) -> &'static str {
-        match self {
-            Form::Ipv4 => "IPv4",
-            Form::Ipv6 => "IPv6",
-            Form::Multipath => "IPv4 multipath",
-            Form::Ipv6Multipath => "IPv6 multipath",
-            Form::Objects => "IPv4 by nexthop objects",
-        }
-    }
-
-    pub(super) fn family(self) -> Family {
-        match self {
-            Form::Ipv6 | Form::Ipv6Multipath => Family::Inet6,
-            _ => Family::Inet,
-        }
-    }
-
-    pub(super) fn mode(self) -> NexthopMode {
-        match self {
-            Form::Objects => NexthopMode::Objects,
-            _ => NexthopMode::Inline,
-        }
-    }
-
-    fn is_multipath(self) -> bool {
-        matches!(self, Form::Multipath | Form::Ipv6Multipath)
-    }
-
     /// The next hops by a gateway of this number, below [`GATEWAYS`], out of any device.
-    pub(super) fn nexthops<D>(self, gateway: u8) -> NextHops<D> {
-        let hop = |number| NextHop::via(address(self.family(), number));
-        match self.is_multipath() {
-            false => NextHops::One(hop(gateway)),
-            true => NextHops::Many(vec![hop(gateway), hop(next(gateway))]),
-        }
+    pub(super) fn nexthops<D>(&self, gateway: u8) -> NextHops<D> {
+        self.by(address(self.family, gateway), next(gateway))
     }
 
     /// The same with a gateway that no device leads to.
-    fn unreachable(self) -> NextHops<IfName> {
-        let bad = NextHop::via(match self.family() {
-            Family::Inet => Ipv4Addr::new(203, 0, 113, 1).into(),
-            Family::Inet6 => Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 1).into(),
-        });
-        match self.is_multipath() {
-            false => NextHops::One(bad),
-            true => NextHops::Many(vec![bad, NextHop::via(address(self.family(), 1))]),
+    fn unreachable(&self) -> NextHops<IfName> {
+        let bad = match self.family {
+            Inet => Ipv4Addr::new(203, 0, 113, 1).into(),
+            Inet6 => Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 1).into(),
+        };
+        self.by(bad, 1)
+    }
+
+    fn by<D>(&self, first: IpAddr, second: u8) -> NextHops<D> {
+        let first = NextHop::via(first);
+        if !self.is_multipath {
+            return NextHops::One(first);
         }
+        NextHops::Many(vec![first, NextHop::via(address(self.family, second))])
     }
 }
 
 /// How many gateways there are of each family.
 pub(super) const GATEWAYS: u8 = 64;
 /// The gateway of a day that three tenths of all IPv4 routes lead to, and no others.
-const HEAVY: u8 = 0;
+pub(super) const HEAVY: u8 = 0;
 
 /// The address of a gateway, in the subnet of `up0`.
 pub(super) fn address(family: Family, gateway: u8) -> IpAddr {
+    let host = 2 + gateway;
     match family {
-        Family::Inet => Ipv4Addr::new(10, 200, 0, 2 + gateway).into(),
-        Family::Inet6 => {
-            let host = u16::from(2 + gateway);
-            Ipv6Addr::new(0xfd00, 0x200, 0, 0, 0, 0, 0, host).into()
-        }
+        Inet => Ipv4Addr::new(10, 200, 0, host).into(),
+        Inet6 => Ipv6Addr::new(0xfd00, 0x200, 0, 0, 0, 0, 0, host.into()).into(),
     }
 }
 
@@ -121,39 +84,27 @@ pub(super) fn next(gateway: u8) -> u8 {
 }
 
 /// Which routes of a table are not in place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exceptions {
-    /// None.
-    None,
+#[derive(Debug)]
+pub(super) struct Exceptions {
+    pub(super) name: &'static str,
+    pub(super) title: &'static str,
     /// One in a hundred has a gateway that no device leads to.
-    Unreachable,
+    unreachable: bool,
     /// One in a thousand has another writer's route on its key.
-    Conflict,
-    /// Both.
-    Both,
+    conflict: bool,
 }
 
-impl Exceptions {
-    /// Those that a table of one form has, one after the other.
-    pub const OF_FORMS: [Exceptions; 3] =
-        [Exceptions::None, Exceptions::Unreachable, Exceptions::Conflict];
-
-    /// A word for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Exceptions::None => "well",
-            Exceptions::Unreachable => "unreachable",
-            Exceptions::Conflict => "conflict",
-            Exceptions::Both => "both",
-        }
-    }
-
-    /// The exceptions of a word.
-    pub fn named(name: &str) -> Option<Exceptions> {
-        let mut all = Exceptions::OF_FORMS.into_iter();
-        all.find(|exceptions| exceptions.name() == name)
-    }
+const fn exceptions(name: &'static str, title: &'static str, of: (bool, bool)) -> Exceptions {
+    Exceptions { name, title, unreachable: of.0, conflict: of.1 }
 }
+
+/// Those that a table of one form has, one after the other, and in the end a day's.
+pub(super) const EXCEPTIONS: [Exceptions; 4] = [
+    exceptions("well", "", (false, false)),
+    exceptions("unreachable", ", 1 % unreachable", (true, false)),
+    exceptions("conflict", ", 0.1 % in conflict", (false, true)),
+    exceptions("both", ", 1 % unreachable, 0.1 % in conflict", (true, true)),
+];
 
 /// What becomes of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,36 +122,42 @@ pub(super) struct Table {
     prefixes: Vec<Prefix>,
     gateways: Vec<u8>,
     /// All of this form; a day's mixture without it.
-    form: Option<Form>,
-    exceptions: Exceptions,
+    form: Option<&'static Form>,
+    exceptions: &'static Exceptions,
     picked: usize,
 }
 
 impl Table {
     /// Routes of a form.
-    pub(super) fn of_form(form: Form, size: usize, exceptions: Exceptions) -> Result<Table> {
-        let prefix = |at| {
-            let (address, length) = works::destination(form.family(), at);
-            Prefix::new(address, length).context("a prefix")
+    pub(super) fn of_form(
+        form: &'static Form,
+        size: usize,
+        exceptions: &'static Exceptions,
+    ) -> Result<Table> {
+        let family = match form.family {
+            Inet => trueup_works::Family::Inet,
+            Inet6 => trueup_works::Family::Inet6,
         };
-        let prefixes = (0..size).map(prefix).collect::<Result<Vec<_>>>()?;
-        Ok(Table::new(prefixes, Some(form), exceptions))
+        Table::new((0..size).map(|at| destination(family, at)), Some(form), exceptions)
     }
 
     /// A day's routes: a tenth of them multipath.
-    pub(super) fn of_day(prefixes: &Prefixes) -> Table {
-        Table::new(prefixes.iter().collect(), None, Exceptions::Both)
+    pub(super) fn of_day(prefixes: Prefixes) -> Result<Table> {
+        Table::new(prefixes.all().into_iter(), None, &EXCEPTIONS[3])
     }
 
-    fn new(prefixes: Vec<Prefix>, form: Option<Form>, exceptions: Exceptions) -> Table {
-        let mut table =
-            Table { gateways: vec![HEAVY; prefixes.len()], prefixes, form, exceptions, picked: 0 };
-        for at in 0..table.len() {
-            if !table.is_heavy(at) {
-                table.gateways[at] = 1 + (at % usize::from(GATEWAYS - 1)) as u8;
-            }
+    fn new(
+        prefixes: impl Iterator<Item = Destination>,
+        form: Option<&'static Form>,
+        exceptions: &'static Exceptions,
+    ) -> Result<Table> {
+        let prefixes = prefixes.map(prefix).collect::<Result<Vec<_>>>()?;
+        let gateways = vec![HEAVY; prefixes.len()];
+        let mut table = Table { gateways, prefixes, form, exceptions, picked: 0 };
+        for at in (0..table.len()).filter(|at| !table.is_heavy(*at)).collect::<Vec<_>>() {
+            table.gateways[at] = next((at % usize::from(GATEWAYS - 1)) as u8);
         }
-        table
+        Ok(table)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -215,35 +172,41 @@ impl Table {
         self.gateways[at]
     }
 
-    pub(super) fn form(&self, at: usize) -> Form {
-        let family = self.prefixes[at].family();
-        self.form.unwrap_or(match (family, at % 10) {
-            (Family::Inet, 3) => Form::Multipath,
-            (Family::Inet, _) => Form::Ipv4,
-            (Family::Inet6, 3) => Form::Ipv6Multipath,
-            (Family::Inet6, _) => Form::Ipv6,
+    pub(super) fn form(&self, at: usize) -> &'static Form {
+        self.form.unwrap_or(match (self.prefixes[at].family(), at % 10) {
+            (Inet, 3) => &FORMS[2],
+            (Inet, _) => &FORMS[0],
+            (Inet6, 3) => &FORMS[3],
+            (Inet6, _) => &FORMS[1],
         })
     }
 
     pub(super) fn fate(&self, at: usize) -> Fate {
-        use Exceptions::{Both, Conflict, Unreachable};
-        match self.exceptions {
-            Unreachable | Both if at % 100 == 37 => Fate::Failing,
-            Conflict | Both if at % 1_000 == 5 => Fate::Conflict,
-            _ => Fate::InPlace,
+        if self.exceptions.unreachable && at % 100 == 37 {
+            Fate::Failing
+        } else if self.exceptions.conflict && at % 1_000 == 5 {
+            Fate::Conflict
+        } else {
+            Fate::InPlace
         }
+    }
+
+    /// The places whose routes are in place: those of a day that begin at the gateway that is to
+    /// fail, or the others.
+    pub(super) fn in_place(&self, heavy: bool) -> impl Iterator<Item = usize> {
+        let is_it =
+            move |at: &usize| self.fate(*at) == Fate::InPlace && self.is_heavy(*at) == heavy;
+        (0..self.len()).filter(is_it)
     }
 
     /// Returns true for a route of a day that begins at the gateway that is to fail.
     pub(super) fn is_heavy(&self, at: usize) -> bool {
-        let is_ipv4 = self.prefixes[at].family() == Family::Inet;
-        self.form.is_none() && is_ipv4 && at % 10 < 3
+        self.form.is_none() && self.prefixes[at].family() == Inet && at % 10 < 3
     }
 
     /// How many routes are not in place.
     pub(super) fn exceptions(&self) -> usize {
-        let all = 0..self.len();
-        all.filter(|at| self.fate(*at) != Fate::InPlace).count()
+        (0..self.len()).filter(|at| self.fate(*at) != Fate::InPlace).count()
     }
 
     /// The route of a place, as it is desired now.
@@ -253,7 +216,7 @@ impl Table {
             Fate::Failing => form.unreachable(),
             _ => form.nexthops(self.gateways[at]),
         };
-        if let (Form::Objects, NextHops::One(hop)) = (form, &nexthops) {
+        if let (true, NextHops::One(hop)) = (form.by_objects, &nexthops) {
             // An object needs its device.
             let dev: IfName = "up0".parse()?;
             nexthops = NextHops::One(hop.clone().with_dev(Some(dev)));
@@ -269,23 +232,16 @@ impl Table {
 
     /// All of it.
     pub(super) fn desired(&self) -> Result<Desired> {
-        let mut routes = Routes::new();
-        for at in 0..self.len() {
-            routes.insert(self.route(at)?);
-        }
-        let mode = self.form.map_or(NexthopMode::Inline, Form::mode);
+        let routes = (0..self.len()).map(|at| self.route(at)).collect::<Result<Routes>>()?;
+        let by_objects = self.form.is_some_and(|form| form.by_objects);
+        let mode = if by_objects { NexthopMode::Objects } else { NexthopMode::Inline };
         Ok(Desired::default().with_routes(routes).with_nexthops(mode))
     }
 
     /// Other writers' routes on the keys in conflict.
     pub(super) fn foreign(&self) -> Vec<Object> {
-        let of_another = |at| {
-            let route: Route<Dev> = Route::of_type(RouteType::Blackhole, self.prefixes[at]);
-            Object::Route(route.with_protocol(FOREIGN).canonical())
-        };
-        let all = 0..self.len();
-        let conflicts = all.filter(|at| self.fate(*at) == Fate::Conflict);
-        conflicts.map(of_another).collect()
+        let conflicts = (0..self.len()).filter(|at| self.fate(*at) == Fate::Conflict);
+        conflicts.map(|at| blackhole(self.prefixes[at])).collect()
     }
 
     /// The next so many places whose routes are in place, and not at the gateway that is to fail:
@@ -309,28 +265,23 @@ impl Table {
     }
 }
 
+/// Another writer's route to a prefix.
+pub(super) fn blackhole(prefix: Prefix) -> Object {
+    let route: Route<Dev> = Route::of_type(RouteType::Blackhole, prefix);
+    Object::Route(route.with_protocol(FOREIGN).canonical())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn forms_have_names_that_lead_back() {
-        for form in Form::ALL {
-            assert_eq!(Form::named(form.name()), Some(form));
-        }
-        for exceptions in Exceptions::OF_FORMS {
-            assert_eq!(Exceptions::named(exceptions.name()), Some(exceptions));
-        }
-    }
-
-    #[test]
     fn a_day_has_all_kinds_of_routes() {
-        let prefixes = Prefixes::synthetic().thinned(10_000);
-        let mut table = Table::of_day(&prefixes);
+        let mut table = Table::of_day(Prefixes::synthetic().thinned(10_000)).unwrap();
         let count = |is: &dyn Fn(usize) -> bool| (0..table.len()).filter(|at| is(*at)).count();
-        let of = |form| count(&|at| table.form(at) == form);
-        assert!(of(Form::Multipath) + of(Form::Ipv6Multipath) == 1_000);
-        assert!(of(Form::Ipv6) > 1_000 && of(Form::Objects) == 0);
+        let of = |form: &Form| count(&|at| table.form(at) == form);
+        assert!(of(&FORMS[2]) + of(&FORMS[3]) == 1_000);
+        assert!(of(&FORMS[1]) > 1_000 && of(&FORMS[4]) == 0);
         assert_eq!((table.exceptions(), table.foreign().len()), (110, 10));
         let heavy = count(&|at| table.is_heavy(at));
         assert_eq!(heavy, count(&|at| table.gateway(at) == HEAVY));

@@ -2,7 +2,6 @@
 //! to restore a route that another writer deletes, also where other routes cannot be.
 
 use std::fs;
-use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,17 +12,17 @@ use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use trueup_file::{Settings, to_json};
-use trueup_net::{Desired, NextHop, NextHops, Object, Prefix, Route, RouteType, Routes};
+use trueup_net::{Desired, NextHop, NextHops, Object, Prefix, Route, Routes};
 use trueup_netlink::{Namespace, Socket};
 use trueup_rtnl::DEFAULT_PROTOCOL;
+use trueup_works::clock::processor_of;
 
-use super::table::{Exceptions, Form, Table};
+use super::table::{EXCEPTIONS, FORMS, Form, Table, blackhole};
 use super::{TRUEUP, enter_namespace};
+use crate::floor;
 use crate::listener::Listener;
 use crate::row::Row;
-use crate::works::FOREIGN;
-use crate::writer::{self, Verb, encode};
-use crate::{floor, processor};
+use crate::writer::{Verb, message, write};
 
 /// The longest wait for it to begin, to end, or to restore a route.
 const BOUND: Duration = Duration::from_secs(60);
@@ -33,56 +32,54 @@ const SETTLES: Duration = Duration::from_secs(15);
 /// For so long nothing happens after a restoration, so that all that follows from it is counted.
 const REST: Duration = Duration::from_millis(300);
 
-/// What else is in its file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beside {
-    /// Nothing that cannot be.
-    Nothing,
-    /// A route whose gateway cannot be reached.
-    Unreachable,
-    /// A route on whose key another writer has one.
-    Conflict,
+/// A state that is measured.
+pub(super) struct State {
+    pub(super) name: &'static str,
+    form: &'static Form,
+    /// In words, behind the command.
+    title: &'static str,
+    /// The gateway of one more route, if it has one: one that cannot be reached, or of a route on
+    /// whose key another writer has one.
+    odd: Option<&'static str>,
 }
 
-/// The states that are measured: a word for each, its routes, and what is beside them.
-pub const STATES: [(&str, Form, Beside); 5] = [
-    ("well", Form::Ipv4, Beside::Nothing),
-    ("unreachable", Form::Ipv4, Beside::Unreachable),
-    ("conflict", Form::Ipv4, Beside::Conflict),
-    ("ipv6", Form::Ipv6, Beside::Nothing),
-    ("multipath", Form::Multipath, Beside::Nothing),
+const fn state(name: &'static str, form: &'static Form, title: &'static str) -> State {
+    State { name, form, title, odd: None }
+}
+
+const CONFLICT: &str = "10.200.0.3";
+
+/// All of them.
+pub(super) const STATES: [State; 5] = [
+    state("well", &FORMS[0], ""),
+    State { odd: Some("203.0.113.1"), ..state("unreachable", &FORMS[0], ", one unreachable") },
+    State { odd: Some(CONFLICT), ..state("conflict", &FORMS[0], ", one in conflict") },
+    state("ipv6", &FORMS[1], ", IPv6"),
+    state("multipath", &FORMS[2], ", IPv4 multipath"),
 ];
 
 /// Measures a state: at rest for so long, with the default options, and so many restorations, with
 /// the timer off.
-///
-/// # Errors
-///
-/// When there is no such state, when the command cannot be run, or when it does not restore a
-/// route.
-pub fn run(
+pub(super) fn run(
     trueup: &Path,
-    state: &str,
+    state: &State,
     size: usize,
     lasts: Duration,
     samples: usize,
 ) -> Result<[Row; 2]> {
-    let found = STATES.iter().find(|(name, ..)| *name == state);
-    let &(_, form, beside) = found.with_context(|| format!("no such state: {state}"))?;
-    enter_namespace()?;
-    let mut table = Table::of_form(form, size, Exceptions::None)?;
+    enter_namespace(true)?;
+    let State { name, form, title, odd } = *state;
+    let mut table = Table::of_form(form, size, &EXCEPTIONS[0])?;
     let mut desired = table.desired()?;
-    let odd: Prefix = "198.18.0.0/24".parse()?;
-    if let (Some(routes), true) = (&mut desired.routes, beside != Beside::Nothing) {
-        routes.insert(odd_route(odd, beside)?);
+    let prefix: Prefix = "198.18.0.0/24".parse()?;
+    if let (Some(routes), Some(via)) = (&mut desired.routes, odd) {
+        let via = NextHop::via(via.parse()?);
+        drop(routes.insert(Route::new(prefix, NextHops::One(via))));
     }
-    let foreign: Route = Route::of_type(RouteType::Blackhole, odd).with_protocol(FOREIGN);
-    let foreign = match beside {
-        Beside::Conflict => vec![Object::Route(foreign.canonical())],
-        _ => Vec::new(),
-    };
-    writer::create(&foreign)?;
-    let scratch = Scratch::make()?;
+    let foreign: Vec<Object> =
+        odd.filter(|via| *via == CONFLICT).map(|_| blackhole(prefix)).into_iter().collect();
+    write(Verb::Create, &foreign)?;
+    let scratch = Scratch::make("watch")?;
     let file = scratch.0.join("routes.json");
     // Without a pass for the end of the grace.
     let settings = Settings::default().with_grace(Duration::ZERO);
@@ -103,21 +100,19 @@ pub fn run(
     let mut latencies = Vec::with_capacity(samples);
     let before = agent.processor()?;
     for at in table.pick(samples) {
-        let route = Route::new(table.prefix(at), form.nexthops(table.gateway(at)));
+        let prefix = table.prefix(at);
+        let route = Route::new(prefix, form.nexthops(table.gateway(at)));
         let route = route.with_protocol(DEFAULT_PROTOCOL).canonical();
-        let mut delete = Vec::new();
-        encode(&mut delete, Verb::Delete, &Object::Route(route))?;
+        let delete = message(Verb::Delete, &Object::Route(route))?;
         drop(listener.take());
         socket.request(&delete)?;
         let start = Instant::now();
-        let end = start + BOUND;
         let restored = loop {
             let heard = listener.take();
-            let restored = |it: &&_| is_restored(it, table.prefix(at));
-            if let Some(heard) = heard.iter().find(restored) {
+            if let Some(heard) = heard.iter().find(|it| it.prefix == prefix && it.via.is_some()) {
                 break heard.at;
             }
-            ensure!(Instant::now() < end, "{} is not restored", table.prefix(at));
+            ensure!(start.elapsed() < BOUND, "{prefix} is not restored");
             thread::sleep(Duration::from_millis(1));
         };
         latencies.push(restored.saturating_duration_since(start));
@@ -126,39 +121,22 @@ pub fn run(
     let used = agent.processor()?.saturating_sub(before);
     agent.end()?;
     empty(trueup, &scratch.0)?;
-    writer::write(Verb::Delete, &foreign)?;
+    write(Verb::Delete, &foreign)?;
 
-    let words = match (state, beside) {
-        (_, Beside::Unreachable) => ", one unreachable".to_owned(),
-        (_, Beside::Conflict) => ", one in conflict".to_owned(),
-        ("well", _) => String::new(),
-        _ => format!(", {}", form.title()),
-    };
-    let title = format!("trueup watch{words}: each second at rest");
     let seconds = usize::try_from(lasts.as_secs())?.max(1);
-    let mut rest = Row::new(TRUEUP, format!("daemon-watch-rest-{state}"), title)
-        .with_processor(at_rest, seconds);
+    let at = format!("trueup watch{title}: each second at rest");
+    let mut rest =
+        Row::new(TRUEUP, format!("daemon-watch-rest-{name}"), at).with_processor(at_rest, seconds);
     (rest.size, rest.times) = (size, seconds);
-    let title = format!("trueup watch{words}: a deleted route, with the debounce of 100 ms");
-    let count = latencies.len();
-    let mut restore = Row::new(TRUEUP, format!("daemon-watch-restore-{state}"), title)
+    let (count, after) = (
+        latencies.len(),
+        format!("trueup watch{title}: a deleted route, with the debounce of 100 ms"),
+    );
+    let mut restore = Row::new(TRUEUP, format!("daemon-watch-restore-{name}"), after)
         .with_times(latencies, size)
         .with_processor(used, count);
     restore.objects = 1;
     Ok([rest, restore])
-}
-
-/// The route that cannot be.
-fn odd_route(prefix: Prefix, beside: Beside) -> Result<Route<trueup_net::IfName>> {
-    let via = match beside {
-        Beside::Unreachable => "203.0.113.1".parse()?,
-        _ => super::table::address(prefix.family(), 1),
-    };
-    Ok(Route::new(prefix, NextHops::One(NextHop::via(via))))
-}
-
-fn is_restored(heard: &crate::listener::Heard, prefix: Prefix) -> bool {
-    heard.prefix == prefix && heard.via.is_some()
 }
 
 /// Waits until so many routes are there.
@@ -191,11 +169,11 @@ fn empty(trueup: &Path, scratch: &Path) -> Result<()> {
 }
 
 /// A directory of its own, which goes with it.
-struct Scratch(PathBuf);
+pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Scratch {
-    fn make() -> Result<Scratch> {
-        let name = format!("trueup-bench-watch-{}", std::process::id());
+    pub(crate) fn make(name: &str) -> Result<Scratch> {
+        let name = format!("trueup-bench-{name}-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
         trueup_testkit::empty_directory(&path)?;
         Ok(Scratch(path))
@@ -216,9 +194,8 @@ impl Agent {
     /// Starts it, and waits until its first pass is over, as it tells a service manager.
     fn start(trueup: &Path, scratch: &Path, file: &Path, options: &[&str]) -> Result<Agent> {
         let manager = scratch.join("notify");
-        if let Err(error) = fs::remove_file(&manager) {
-            ensure!(error.kind() == ErrorKind::NotFound, "{error}");
-        }
+        // From the run before.
+        let _ = fs::remove_file(&manager);
         let socket = UnixDatagram::bind(&manager)?;
         socket.set_read_timeout(Some(BOUND))?;
         let child = Command::new(trueup)
@@ -245,7 +222,7 @@ impl Agent {
     }
 
     fn processor(&self) -> Result<Duration> {
-        processor::of_process(self.0.id())
+        processor_of(self.0.id())
     }
 
     fn end(mut self) -> Result<()> {

@@ -8,45 +8,31 @@ use trueup_netlink::wire::{
     Header, MessageWriter, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE,
     NLM_F_REQUEST,
 };
+use trueup_works::{Destination, PROTOCOL};
 
 /// More in one send makes nothing cheaper.
 const BATCH_BYTES: usize = 64 * 1024;
 
+// Types of messages that make something: that to delete it is the next.
 const RTM_NEWLINK: u16 = 16;
-const RTM_DELLINK: u16 = 17;
 const RTM_NEWADDR: u16 = 20;
 const RTM_NEWROUTE: u16 = 24;
-const RTM_DELROUTE: u16 = 25;
-const RTM_GETROUTE: u16 = 26;
 const RTM_NEWRULE: u16 = 32;
-const RTM_DELRULE: u16 = 33;
-const RTM_GETRULE: u16 = 34;
 const RTM_NEWNEXTHOP: u16 = 104;
-const RTM_DELNEXTHOP: u16 = 105;
-
-const IFLA_IFNAME: u16 = 3;
-const IFLA_LINKINFO: u16 = 18;
-const IFLA_INFO_KIND: u16 = 1;
-const IFA_ADDRESS: u16 = 1;
-const IFA_LOCAL: u16 = 2;
-const RTA_DST: u16 = 1;
-const RTA_GATEWAY: u16 = 5;
-const RTA_NH_ID: u16 = 30;
-const FRA_SRC: u16 = 2;
-const FRA_PRIORITY: u16 = 6;
-const FRA_PROTOCOL: u16 = 21;
-const NHA_ID: u16 = 1;
-const NHA_OIF: u16 = 5;
-const NHA_GATEWAY: u16 = 6;
+const RTM_GETROUTE: u16 = 26;
+const RTM_GETRULE: u16 = 34;
 
 const RTN_UNICAST: u8 = 1;
 const RT_SCOPE_NOWHERE: u8 = 255;
 const RT_TABLE_MAIN: u8 = 254;
 const FR_ACT_TO_TBL: u8 = 1;
 
+/// The number of the one nexthop object.
+const OBJECT: u32 = 1;
+
 /// Requests in batches.
 #[derive(Debug, Default)]
-pub struct Requests {
+pub(crate) struct Requests {
     bytes: Vec<u8>,
     /// Where each batch ends, but the last.
     ends: Vec<usize>,
@@ -55,7 +41,7 @@ pub struct Requests {
     count: u32,
 }
 
-/// What is done to a route or a rule.
+/// What is done to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     /// It is made, exclusively.
@@ -66,15 +52,24 @@ pub(super) enum Verb {
     Delete,
 }
 
+/// An attribute of a message, by its type.
+enum Attribute<'a> {
+    Address(u16, IpAddr),
+    Number(u16, u32),
+    Byte(u16, u8),
+    Name(u16, &'a str),
+    /// `IFLA_LINKINFO` of a kind of links.
+    Kind(&'a str),
+}
+use Attribute::{Address, Byte, Kind, Name, Number};
+
 impl Requests {
     /// The batches.
     pub(super) fn batches(&self) -> impl Iterator<Item = &[u8]> {
         let starts = [0].into_iter().chain(self.ends.iter().copied());
         let ends = self.ends.iter().copied().chain([self.bytes.len()]);
-        starts
-            .zip(ends)
-            .filter_map(|(start, end)| self.bytes.get(start..end))
-            .filter(|batch| !batch.is_empty())
+        let batches = starts.zip(ends).filter_map(|(start, end)| self.bytes.get(start..end));
+        batches.filter(|batch| !batch.is_empty())
     }
 
     /// Those that `each` writes, for every place below `count`.
@@ -83,9 +78,7 @@ impl Requests {
         mut each: impl FnMut(&mut Requests, usize) -> Result<()>,
     ) -> Result<Requests> {
         let mut requests = Requests::default();
-        for at in 0..count {
-            each(&mut requests, at)?;
-        }
+        (0..count).try_for_each(|at| each(&mut requests, at))?;
         requests.finish()
     }
 
@@ -95,164 +88,98 @@ impl Requests {
         Ok(self)
     }
 
-    /// How many they are.
-    pub(super) fn len(&self) -> usize {
-        self.count as usize
-    }
-
     /// A route in table main.
     pub(super) fn route(
         &mut self,
         verb: Verb,
-        (address, length): (IpAddr, u8),
+        (address, length): Destination,
         gateway: IpAddr,
         protocol: u8,
     ) -> Result<()> {
-        let kind = match verb {
-            Verb::Delete => RTM_DELROUTE,
-            Verb::Create | Verb::Replace => RTM_NEWROUTE,
-        };
-        let family = family(address);
-        // struct rtmsg: family, length of destination and source, TOS, table, protocol, scope,
-        // type, flags.
-        let mut head = [0; 12];
-        head[0] = family;
-        head[1] = length;
-        head[4] = RT_TABLE_MAIN;
+        let to = Address(1, address); // RTA_DST
         if verb == Verb::Delete {
-            head[6] = RT_SCOPE_NOWHERE;
-        } else {
-            head[5] = protocol;
-            head[7] = RTN_UNICAST;
+            let mut head = rtmsg(address, length, 0);
+            (head[6], head[7]) = (RT_SCOPE_NOWHERE, 0);
+            return self.push(RTM_NEWROUTE, verb, &head, &[to]);
         }
-        self.push(kind, verb, &head, |message| {
-            message.attr_ip(RTA_DST, address);
-            if verb != Verb::Delete {
-                message.attr_ip(RTA_GATEWAY, gateway);
-            }
-        })
+        let via = Address(5, gateway); // RTA_GATEWAY
+        self.push(RTM_NEWROUTE, verb, &rtmsg(address, length, protocol), &[to, via])
     }
 
-    /// A route in table main that points at a nexthop object.
-    pub(super) fn route_by_object(
-        &mut self,
-        verb: Verb,
-        (address, length): (IpAddr, u8),
-        object: u32,
-        protocol: u8,
-    ) -> Result<()> {
-        let mut head = [0; 12];
-        head[0] = family(address);
-        head[1] = length;
-        head[4] = RT_TABLE_MAIN;
-        head[5] = protocol;
-        head[7] = RTN_UNICAST;
-        self.push(RTM_NEWROUTE, verb, &head, |message| {
-            message.attr_ip(RTA_DST, address);
-            message.attr_u32(RTA_NH_ID, object);
-        })
+    /// A route in table main that points at the nexthop object.
+    pub(super) fn route_by_object(&mut self, (address, length): Destination) -> Result<()> {
+        let head = rtmsg(address, length, PROTOCOL);
+        let attributes = [Address(1, address), Number(30, OBJECT)]; // RTA_DST, RTA_NH_ID
+        self.push(RTM_NEWROUTE, Verb::Create, &head, &attributes)
     }
 
-    /// A nexthop object: a gateway behind a link.
-    pub(super) fn object(
-        &mut self,
-        verb: Verb,
-        id: u32,
-        gateway: IpAddr,
-        link: u32,
-        protocol: u8,
-    ) -> Result<()> {
-        let kind = match verb {
-            Verb::Delete => RTM_DELNEXTHOP,
-            Verb::Create | Verb::Replace => RTM_NEWNEXTHOP,
-        };
+    /// The nexthop object: a gateway behind a link.
+    pub(super) fn object(&mut self, verb: Verb, gateway: IpAddr, link: u32) -> Result<()> {
         // struct nhmsg: family, scope, protocol, one reserved, flags.
-        let mut head = [0; 8];
-        if verb != Verb::Delete {
-            head[0] = family(gateway);
-            head[2] = protocol;
+        let id = Number(1, OBJECT); // NHA_ID
+        if verb == Verb::Delete {
+            return self.push(RTM_NEWNEXTHOP, verb, &[0; 8], &[id]);
         }
-        self.push(kind, verb, &head, |message| {
-            message.attr_u32(NHA_ID, id);
-            if verb != Verb::Delete {
-                message.attr_u32(NHA_OIF, link);
-                message.attr_ip(NHA_GATEWAY, gateway);
-            }
-        })
+        let head = [family(gateway), 0, PROTOCOL, 0, 0, 0, 0, 0];
+        let attributes = [id, Number(5, link), Address(6, gateway)]; // NHA_OIF, NHA_GATEWAY
+        self.push(RTM_NEWNEXTHOP, verb, &head, &attributes)
     }
 
     /// A rule that leads from a single address to table main.
-    pub(super) fn rule(
-        &mut self,
-        verb: Verb,
-        priority: u32,
-        from: IpAddr,
-        protocol: u8,
-    ) -> Result<()> {
-        let kind = match verb {
-            Verb::Delete => RTM_DELRULE,
-            Verb::Create | Verb::Replace => RTM_NEWRULE,
-        };
+    pub(super) fn rule(&mut self, verb: Verb, priority: u32, from: IpAddr) -> Result<()> {
         // struct fib_rule_hdr: family, length of destination and source, TOS, table, two reserved,
         // action, flags.
-        let mut head = [0; 12];
-        head[0] = family(from);
-        head[2] = if from.is_ipv4() { 32 } else { 128 };
-        head[4] = RT_TABLE_MAIN;
-        head[7] = FR_ACT_TO_TBL;
-        self.push(kind, verb, &head, |message| {
-            message.attr_ip(FRA_SRC, from);
-            message.attr_u32(FRA_PRIORITY, priority);
-            message.attr_u8(FRA_PROTOCOL, protocol);
-        })
+        let length = if from.is_ipv4() { 32 } else { 128 };
+        let head = [family(from), 0, length, 0, RT_TABLE_MAIN, 0, 0, FR_ACT_TO_TBL, 0, 0, 0, 0];
+        // FRA_SRC, FRA_PRIORITY, FRA_PROTOCOL
+        let attributes = [Address(2, from), Number(6, priority), Byte(21, PROTOCOL)];
+        self.push(RTM_NEWRULE, verb, &head, &attributes)
     }
 
     /// An address on a link, by the link's index.
     pub(super) fn address(&mut self, link: u32, address: IpAddr, length: u8) -> Result<()> {
         // struct ifaddrmsg: family, length, flags, scope, index.
-        let mut head = [0; 8];
-        head[0] = family(address);
-        head[1] = length;
-        head[4..].copy_from_slice(&link.to_ne_bytes());
-        self.push(RTM_NEWADDR, Verb::Create, &head, |message| {
-            message.attr_ip(IFA_LOCAL, address);
-            message.attr_ip(IFA_ADDRESS, address);
-        })
+        let [a, b, c, d] = link.to_ne_bytes();
+        let head = [family(address), length, 0, 0, a, b, c, d];
+        let attributes = [Address(2, address), Address(1, address)]; // IFA_LOCAL, IFA_ADDRESS
+        self.push(RTM_NEWADDR, Verb::Create, &head, &attributes)
     }
 
     /// A link of kind ifb, made or deleted by its name.
     pub(super) fn link(&mut self, verb: Verb, name: &str) -> Result<()> {
-        let kind = match verb {
-            Verb::Delete => RTM_DELLINK,
-            Verb::Create | Verb::Replace => RTM_NEWLINK,
-        };
-        self.push(kind, verb, &[0; 16], |message| {
-            message.attr_string(IFLA_IFNAME, name.as_bytes());
-            if verb != Verb::Delete {
-                let info = message.nest(IFLA_LINKINFO);
-                message.attr_string(IFLA_INFO_KIND, b"ifb");
-                message.end_nest(info);
-            }
-        })
+        let attributes = [Name(3, name), Kind("ifb")]; // IFLA_IFNAME
+        let count = if verb == Verb::Delete { 1 } else { 2 };
+        self.push(RTM_NEWLINK, verb, &[0; 16], &attributes[..count])
     }
 
     fn push(
         &mut self,
-        kind: u16,
+        create: u16,
         verb: Verb,
         head: &[u8],
-        attributes: impl FnOnce(&mut MessageWriter<'_>),
+        attributes: &[Attribute<'_>],
     ) -> Result<()> {
         let start = self.bytes.len();
-        let flags = NLM_F_REQUEST
-            | match verb {
-                Verb::Create => NLM_F_CREATE | NLM_F_EXCL,
-                Verb::Replace => NLM_F_REPLACE,
-                Verb::Delete => 0,
-            };
-        let mut message = MessageWriter::begin(&mut self.bytes, kind, flags);
+        let (kind, flags) = match verb {
+            Verb::Create => (create, NLM_F_CREATE | NLM_F_EXCL),
+            Verb::Replace => (create, NLM_F_REPLACE),
+            Verb::Delete => (create + 1, 0),
+        };
+        let mut message = MessageWriter::begin(&mut self.bytes, kind, NLM_F_REQUEST | flags);
         message.body(head);
-        attributes(&mut message);
+        for attribute in attributes {
+            match *attribute {
+                Address(kind, address) => message.attr_ip(kind, address),
+                Number(kind, number) => message.attr_u32(kind, number),
+                Byte(kind, byte) => message.attr_u8(kind, byte),
+                Name(kind, name) => message.attr_string(kind, name.as_bytes()),
+                Kind(kind) => {
+                    let info = message.nest(18); // IFLA_LINKINFO
+                    message.attr_string(1, kind.as_bytes()); // IFLA_INFO_KIND
+                    message.end_nest(info);
+                }
+            }
+        }
         message.finish()?;
         self.end_message(start)
     }
@@ -299,29 +226,22 @@ impl Requests {
     }
 }
 
-/// What a dump of routes is limited to, beside its family; the kernel heeds it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Wanted {
-    /// Table main alone.
-    pub(super) main: bool,
-    /// Who made it.
-    pub(super) protocol: Option<u8>,
+/// `struct rtmsg` of a route in table main: family, length of destination and source, TOS, table,
+/// protocol, scope, type, flags.
+fn rtmsg(address: IpAddr, length: u8, protocol: u8) -> [u8; 12] {
+    [family(address), length, 0, 0, RT_TABLE_MAIN, protocol, 0, RTN_UNICAST, 0, 0, 0, 0]
 }
 
-/// A request for all routes, or those wanted.
-pub(super) fn dump_routes(family: u8, wanted: Wanted) -> Result<Vec<u8>> {
-    let mut head = [0; 12];
-    head[0] = family;
-    head[4] = if wanted.main { RT_TABLE_MAIN } else { 0 };
-    head[5] = wanted.protocol.unwrap_or(0);
-    dump(RTM_GETROUTE, &head)
+/// A request for all routes, or those of table main, or of a protocol that is not 0; the kernel
+/// heeds it.
+pub(super) fn dump_routes(family: u8, main: bool, protocol: u8) -> Result<Vec<u8>> {
+    let table = if main { RT_TABLE_MAIN } else { 0 };
+    dump(RTM_GETROUTE, &[family, 0, 0, 0, table, protocol, 0, 0, 0, 0, 0, 0])
 }
 
 /// A request for all rules.
 pub(super) fn dump_rules(family: u8) -> Result<Vec<u8>> {
-    let mut head = [0; 12];
-    head[0] = family;
-    dump(RTM_GETRULE, &head)
+    dump(RTM_GETRULE, &[family, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
 }
 
 fn dump(kind: u16, head: &[u8]) -> Result<Vec<u8>> {
@@ -333,7 +253,7 @@ fn dump(kind: u16, head: &[u8]) -> Result<Vec<u8>> {
 }
 
 /// `AF_INET`, `AF_INET6`.
-pub(super) fn family(address: IpAddr) -> u8 {
+fn family(address: IpAddr) -> u8 {
     if address.is_ipv4() { 2 } else { 10 }
 }
 

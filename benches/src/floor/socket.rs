@@ -17,18 +17,14 @@ const DONE_LEN: usize = HEADER_LEN + 4;
 
 /// The socket, with the one buffer that everything is received into.
 #[derive(Debug)]
-pub struct Raw {
+pub(crate) struct Raw {
     socket: netlink_sys::Socket,
     buffer: Vec<u8>,
 }
 
 impl Raw {
     /// Opens one in the calling thread's namespace. Its dumps are filtered by the kernel.
-    ///
-    /// # Errors
-    ///
-    /// When the kernel refuses a socket.
-    pub fn open() -> Result<Raw> {
+    pub(crate) fn open() -> Result<Raw> {
         let mut socket = netlink_sys::Socket::new(NETLINK_ROUTE).context("a socket")?;
         socket.bind_auto()?;
         socket.set_netlink_get_strict_chk(true)?;
@@ -36,11 +32,7 @@ impl Raw {
     }
 
     /// Sends all batches, each after the answer to the one before.
-    ///
-    /// # Errors
-    ///
-    /// When the kernel refuses a message.
-    pub fn send(&mut self, requests: &Requests) -> Result<()> {
+    pub(crate) fn send(&mut self, requests: &Requests) -> Result<()> {
         for batch in requests.batches() {
             let sent = self.socket.send(batch, 0).context("sending")?;
             ensure!(sent == batch.len(), "a batch was cut short");

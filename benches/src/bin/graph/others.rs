@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use rayon::Scope;
-use trueup_benches::usage::{Usage, measure_command};
+use trueup_benches::usage::Usage;
+use trueup_works::clock::timed_command;
 
 use crate::{least, name, parents};
 
@@ -29,14 +30,11 @@ pub(crate) struct Walk {
 impl Walk {
     pub(crate) fn new(vertices: usize) -> Self {
         let mut children = vec![Vec::new(); vertices];
-        let waits = (0..vertices).map(|at| {
-            let mut own: Vec<_> = parents(at).collect();
-            own.sort_unstable();
-            own.dedup();
-            own.iter().for_each(|&parent| children[parent].push(at as u32));
-            AtomicU32::new(own.len() as u32)
-        });
-        Walk { waits: waits.collect(), children, runs: AtomicUsize::new(0) }
+        for at in 0..vertices {
+            distinct(at).iter().for_each(|&parent| children[parent].push(at as u32));
+        }
+        let waits = (0..vertices).map(|_| AtomicU32::new(0)).collect();
+        Walk { waits, children, runs: AtomicUsize::new(0) }
     }
 
     fn roots(&self) -> impl Iterator<Item = u32> {
@@ -53,12 +51,8 @@ impl Walk {
     /// Begins anew.
     fn reset(&self) {
         self.runs.store(0, Ordering::Relaxed);
-        let waits = self.waits.iter().zip(0..);
-        for (wait, at) in waits {
-            let mut own: Vec<_> = parents(at).collect();
-            own.sort_unstable();
-            own.dedup();
-            wait.store(own.len() as u32, Ordering::Relaxed);
+        for (at, wait) in self.waits.iter().enumerate() {
+            wait.store(distinct(at).len() as u32, Ordering::Relaxed);
         }
     }
 
@@ -139,6 +133,14 @@ impl Walk {
     }
 }
 
+/// The parents of a vertex, each once.
+fn distinct(at: usize) -> Vec<usize> {
+    let mut parents: Vec<usize> = parents(at).collect();
+    parents.sort_unstable();
+    parents.dedup();
+    parents
+}
+
 /// Has systemd read as many units, with the same edges, and build the transaction that starts them
 /// all (`systemd --test`, which also prints it). It refuses to do so as root.
 pub(crate) fn systemd(units: usize) -> Result<String> {
@@ -159,15 +161,15 @@ pub(crate) fn systemd(units: usize) -> Result<String> {
     if fs::metadata("/proc/self")?.uid() == 0 {
         command.uid(65_534).gid(65_534);
     }
-    let usage = measure_command(&mut command);
+    let took = timed_command(&mut command);
     fs::remove_dir_all(&folder)?;
-    let usage = usage?;
+    let took = took?;
     Ok(format!(
         "{units} units read, ordered and printed in {:.2} s, {:.2} s of processor time, {:.1} KB \
          a unit",
-        usage.wall,
-        usage.user + usage.system,
-        usage.peak * 1e3 / units as f64
+        took.wall_ns as f64 / 1e9,
+        took.cpu_ns as f64 / 1e9,
+        took.peak_rss_kb as f64 * 1.024 / units as f64
     ))
 }
 

@@ -4,17 +4,17 @@
 
 use std::collections::BTreeSet;
 
+use anyhow::Result;
 use plotters::coord::Shift;
 use plotters::coord::combinators::BindKeyPoints as _;
 use plotters::prelude::*;
 
 use super::record::{Record, rank, seconds};
 use super::series::steps;
-use crate::works::Work;
-use trueup_net::Family;
+use trueup_works::Family;
+use trueup_works::Work;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Drawn = Result<(), Box<dyn std::error::Error>>;
 
 /// The works that have a panel.
 const PANELS: [Work; 6] = [
@@ -45,38 +45,28 @@ const COLOURS: [RGBColor; 8] = [
 ];
 
 /// Returns the picture of a record, as SVG.
-///
-/// # Panics
-///
-/// When drawing to memory fails, which is a mistake in this file.
-#[expect(clippy::expect_used, reason = "a string takes everything that is written to it")]
-pub fn svg(record: &Record) -> String {
+pub(super) fn svg(record: &Record) -> Result<String> {
     let mut text = String::new();
-    draw(&mut text, record).expect("drawing to memory does not fail");
-    text
-}
-
-fn draw(text: &mut String, record: &Record) -> Drawn {
     let rows = PANELS.len().div_ceil(COLUMNS);
     let size = (PANEL.0 * COLUMNS as u32, PANEL.1 * rows as u32);
-    let root = SVGBackend::with_string(text, size).into_drawing_area();
+    let root = SVGBackend::with_string(&mut text, size).into_drawing_area();
     root.fill(&WHITE)?;
     for (area, work) in root.split_evenly((rows, COLUMNS)).iter().zip(PANELS) {
         panel(area, record, work)?;
     }
     root.present()?;
-    Ok(())
+    drop(root);
+    Ok(text)
 }
 
 /// A program's line: sizes, and wall times in nanoseconds.
 struct Line<'a> {
     program: &'a str,
-    /// The same in all panels.
     colour: RGBColor,
     points: Vec<(f64, f64)>,
 }
 
-fn panel(area: &Area<'_>, record: &Record, work: Work) -> Drawn {
+fn panel(area: &Area<'_>, record: &Record, work: Work) -> Result<()> {
     let title = steps().find(|(step, _)| step.work == work);
     let title = title.map_or("", |(step, _)| step.title);
     // What follows a comma says against what; the lines beside say that.
@@ -137,7 +127,7 @@ fn decades(values: impl Iterator<Item = f64>) -> Vec<f64> {
 }
 
 /// Writes the names beside the ends of the lines, the slowest at the top, none over another.
-fn names(area: &Area<'_>, x: i32, mut ends: Vec<(i32, &Line<'_>)>) -> Drawn {
+fn names(area: &Area<'_>, x: i32, mut ends: Vec<(i32, &Line<'_>)>) -> Result<()> {
     const HEIGHT: i32 = 13;
     ends.sort_by_key(|(y, _)| *y);
     let (_, top) = area.get_base_pixel();
@@ -154,30 +144,18 @@ fn names(area: &Area<'_>, x: i32, mut ends: Vec<(i32, &Line<'_>)>) -> Drawn {
 
 /// Returns the lines of a work: floor, trueup, and the others by name.
 fn lines(record: &Record, work: Work) -> Vec<Line<'_>> {
-    let name = work.to_string();
-    let mut lines: Vec<Line<'_>> = Vec::new();
-    for size in record.sizes(&name) {
-        let Some(entry) = record.entry(&name, size) else {
-            continue;
-        };
-        for program in entry.programs() {
-            let Some(figures) = entry.figures(program, "floor") else {
-                continue;
-            };
-            // A logarithm has no zero.
-            let point = (size.max(1) as f64, figures.median.wall_ns.max(1) as f64);
-            match lines.iter_mut().find(|line| line.program == program) {
-                Some(line) => line.points.push(point),
-                None => lines.push(Line {
-                    program,
-                    colour: colour(record, program),
-                    points: vec![point],
-                }),
-            }
-        }
-    }
-    lines.sort_by_key(|line| (rank(line.program), line.program));
-    lines
+    // Colours are the same in all panels.
+    let all = record.entries.iter().flat_map(|entry| entry.took.keys());
+    let all: BTreeSet<(u8, &str)> = all.map(|name| (rank(name), &**name)).collect();
+    let lines = all.into_iter().enumerate().map(|(at, (_, program))| {
+        // A logarithm has no zero.
+        let points = record.of(work).filter_map(|entry| {
+            let wall = entry.figures(program, "floor")?.median.wall_ns.max(1) as f64;
+            Some((entry.size.max(1) as f64, wall))
+        });
+        Line { program, colour: COLOURS[at % COLOURS.len()], points: points.collect() }
+    });
+    lines.filter(|line| !line.points.is_empty()).collect()
 }
 
 /// Returns a power of ten in few characters.
@@ -194,31 +172,25 @@ fn round(ns: u64) -> String {
     seconds(ns).replace(".00", "").replace(".0", "")
 }
 
-fn colour(record: &Record, program: &str) -> RGBColor {
-    let programs = record.entries.iter().flat_map(|entry| entry.took.keys());
-    let programs: BTreeSet<(u8, &str)> = programs.map(|name| (rank(name), &**name)).collect();
-    let before = programs.iter().take_while(|(_, name)| *name != program);
-    COLOURS[before.count() % COLOURS.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::record::Entry;
     use super::*;
-    use crate::clock::Took;
+    use trueup_works::clock::Took;
 
     #[test]
     fn what_grows_in_proportion_is_a_straight_line() {
         let mut record = Record::default();
         for size in [1, 1_000, 1_000_000] {
-            let mut entry = Entry::new("route-create".to_owned(), size);
+            let work = "route-create".to_owned();
+            let mut entry = Entry { work, size, ..Entry::default() };
             for (program, each) in [("floor", 5_000), ("trueup", 6_000)] {
                 let took = Took { wall_ns: each * size as u64, ..Took::default() };
                 entry.add(program, 0, took);
             }
             record.put(entry);
         }
-        let text = svg(&record);
+        let text = svg(&record).unwrap();
         let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("<polyline")).collect();
         let strokes = |colour: &'static str| lines.iter().filter(move |line| line.contains(colour));
         assert!(strokes("#444444").count() > 10, "the floor's line is dashed");
@@ -239,6 +211,6 @@ mod tests {
         for label in ["\n100k\n", "\n10 µs\n", "\nfloor\n", "\ntrueup\n"] {
             assert!(text.contains(label), "{label}: {text}");
         }
-        assert_eq!(text, svg(&record));
+        assert_eq!(text, svg(&record).unwrap());
     }
 }

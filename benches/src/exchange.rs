@@ -5,6 +5,7 @@
 use std::fs;
 use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,27 +13,26 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use trueup_benches::listener::Listener;
 use trueup_contracts::etcd::{Cluster, ClusterOptions};
 use trueup_etcd::EtcdStore;
 use trueup_net::Prefix;
 use trueup_world::{Export, Session, Store, Transaction, World, Write};
 
-#[allow(missing_docs, reason = "the macro documents the flags, not the struct that it makes")]
-mod flags {
-    use std::path::PathBuf;
+use crate::listener::Listener;
+use crate::usage::Times;
 
-    xflags::xflags! {
-        /// Measures how long an exported route takes to be in the kernel of another host.
-        cmd exchange {
-            /// The command `trueup`, built with its feature `etcd`.
-            required --trueup path: PathBuf
-            /// How many routes each way carries, one after the other; 200 by default.
-            optional --samples count: u8
-            /// How many other routes are exported all the time; 1,000 by default.
-            optional --others count: u16
-        }
-    }
+/// Measures how long an exported route takes to be in the kernel of another host.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// The command `trueup`, built with its feature `etcd`.
+    #[arg(long)]
+    trueup: PathBuf,
+    /// How many routes each way carries, one after the other.
+    #[arg(long, default_value_t = 200)]
+    samples: u8,
+    /// How many other routes are exported all the time.
+    #[arg(long, default_value_t = 1_000)]
+    others: u16,
 }
 
 /// No wait is longer.
@@ -48,12 +48,8 @@ const SCRIPT: &str = r#"etcdctl --endpoints "$1" watch --prefix /script/ | while
     esac
 done"#;
 
-fn main() -> Result<()> {
-    // Before the arguments are read: the kernel wants a process without threads.
+pub(crate) fn main(options: &Options) -> Result<()> {
     trueup_testkit::enter()?;
-    let flags = flags::Exchange::from_env_or_exit();
-    let samples = flags.samples.unwrap_or(200);
-    let others = flags.others.unwrap_or(1000);
     trueup_testkit::quiet_netns();
     trueup_testkit::ip(&["link", "set", "lo", "up"]);
     trueup_testkit::uplinks(1);
@@ -69,7 +65,7 @@ fn main() -> Result<()> {
          within = [\"10.0.0.0/8\"]\nlimit = 100000\n"
     );
     fs::write(&file, text)?;
-    let mut agent = Command::new(&flags.trueup);
+    let mut agent = Command::new(&options.trueup);
     agent.arg("watch").arg(&file).arg("--state").arg(&folder);
     let _agent = Running::of(&mut agent)?;
     let script = ["-c", SCRIPT, "sh", &endpoint];
@@ -87,14 +83,14 @@ fn main() -> Result<()> {
         let [high, low] = number.to_be_bytes();
         export(Ipv4Addr::new(10, 20, high, low))
     };
-    let mut exports: Vec<Export> = (0..others).map(other).collect();
+    let mut exports: Vec<Export> = (0..options.others).map(other).collect();
     exports.push(export(Ipv4Addr::new(10, 21, 0, 0)));
     session.declare(&exports)?.into_result()?;
     let last = listener.wait(prefix(Ipv4Addr::new(10, 21, 0, 0))?, BOUND)?;
     last.context("`trueup watch` does not collect")?;
 
     let mut ways = [("`trueup watch`", vec![]), ("etcdctl and `ip`", vec![])];
-    for sample in 0..samples {
+    for sample in 0..options.samples {
         for (way, (name, times)) in ways.iter_mut().enumerate() {
             let address = Ipv4Addr::new(10, 30 + u8::try_from(way)?, 0, sample);
             let begun = Instant::now();
@@ -107,11 +103,10 @@ fn main() -> Result<()> {
             times.push(heard.duration_since(begun));
         }
     }
-    let medians = ways.map(|(name, mut times)| {
-        times.sort();
-        let at = |share: usize| times[(times.len() - 1) * share / 100].as_secs_f64() * 1000.0;
-        println!("{name}: p50 {:.1} ms, p99 {:.1} ms", at(50), at(99));
-        at(50)
+    let medians = ways.map(|(name, times)| {
+        let [median, slow] = Times::of(times).parts(1e-3);
+        println!("{name}: p50 {median:.1} ms, p99 {slow:.1} ms");
+        median
     });
     println!("ratio of the medians: {:.2}", medians[0] / medians[1]);
     Ok(())

@@ -11,27 +11,28 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use etcd_client::{Client, EventType, WatchOptions};
-use trueup_benches::processor::of_process;
-use trueup_benches::usage::{memory, memory_of};
 use trueup_contracts::etcd::{Cluster, ClusterOptions};
 use trueup_etcd::{Config, EtcdStore};
+use trueup_works::clock::{processor_of, resident};
 use trueup_world::{Event, Export, Filter, Keeper, ResourceKey, Session, WatchConfig, World};
 
-#[allow(missing_docs, reason = "the macro documents the flags, not the struct that it makes")]
-mod flags {
-    xflags::xflags! {
-        /// Measures many hosts on one etcd.
-        cmd world {
-            /// How many hosts; 1,000 by default.
-            optional --hosts count: usize
-            /// How many exports each has; 20 by default.
-            optional --exports count: usize
-            /// For how many seconds changes are made, ten a second; 20 by default.
-            optional --seconds count: u64
-            /// How many members etcd has; 1 by default.
-            optional --members count: usize
-        }
-    }
+use crate::usage::Times;
+
+/// Measures many hosts on one etcd.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// How many hosts.
+    #[arg(long, default_value_t = 1_000)]
+    hosts: usize,
+    /// How many exports each has.
+    #[arg(long, default_value_t = 20)]
+    exports: usize,
+    /// For how many seconds changes are made, ten a second.
+    #[arg(long, default_value_t = 20)]
+    seconds: u64,
+    /// How many members etcd has.
+    #[arg(long, default_value_t = 1)]
+    members: usize,
 }
 
 const PREFIX: &str = "/trueup";
@@ -42,13 +43,9 @@ const BOUND: Duration = Duration::from_secs(300);
 const INTERVAL: Duration = Duration::from_millis(100);
 const STACK: usize = 128 << 10;
 
-fn main() -> Result<()> {
-    let flags = flags::World::from_env_or_exit();
-    let hosts = flags.hosts.unwrap_or(1000);
-    let exports = flags.exports.unwrap_or(20);
-    let seconds = flags.seconds.unwrap_or(20);
-    let options = ClusterOptions::local(flags.members.unwrap_or(1));
-    let mut cluster = Cluster::start(&options)?;
+pub(crate) fn main(options: &Options) -> Result<()> {
+    let Options { hosts, exports, seconds, members } = *options;
+    let mut cluster = Cluster::start(&ClusterOptions::local(members))?;
     cluster.wait_for_leader()?;
 
     // All hosts share this machine with etcd: what is a second on one of its own may be a minute.
@@ -61,7 +58,7 @@ fn main() -> Result<()> {
     let before = Usage::now()?;
     let world = Arc::new(Counts::new(hosts, exports));
     let mut all = start(&config, hosts, exports, &world)?;
-    world.wait_for_all(hosts, "all know all")?;
+    wait("all know all", || world.complete.load(Ordering::Relaxed) >= hosts)?;
     let usage = Usage::now()?.since(&before);
     println!("{hosts} hosts with {exports} exports each: all know all after {usage}");
     println!("{}", world.shown());
@@ -83,7 +80,7 @@ fn main() -> Result<()> {
     let losses = all.iter().map(Host::losses).sum::<u64>();
     cluster.kill(0)?;
     cluster.restart(0)?;
-    world.mark();
+    world.listed.store(0, Ordering::Relaxed);
     cluster.wait_for_leader()?;
     // One change that each has to see is the sign that its watch goes on.
     let sign = Instant::now();
@@ -103,7 +100,7 @@ fn main() -> Result<()> {
     all.drain(..).for_each(Host::stop);
     let world = Arc::new(Counts::new(hosts, exports));
     let all = start(&config, hosts, exports, &world)?;
-    world.wait_for_all(hosts, "all know all again")?;
+    wait("all know all again", || world.complete.load(Ordering::Relaxed) >= hosts)?;
     let usage = Usage::now()?.since(&before);
     println!("all hosts start again at once: all know all after {usage}");
     all.into_iter().for_each(Host::stop);
@@ -150,10 +147,6 @@ impl Counts {
         )
     }
 
-    fn mark(&self) {
-        self.listed.store(0, Ordering::Relaxed);
-    }
-
     /// The position of an export among all.
     fn position(&self, key: &ResourceKey) -> Option<usize> {
         let host: usize = key.exporter.strip_prefix("host")?.parse().ok()?;
@@ -166,10 +159,6 @@ impl Counts {
         let (count, last) = seen.entry(change).or_default();
         *count += 1;
         *last = Some(Instant::now());
-    }
-
-    fn wait_for_all(&self, hosts: usize, what: &str) -> Result<()> {
-        wait(what, || self.complete.load(Ordering::Relaxed) >= hosts)
     }
 
     /// When the last host has seen a change.
@@ -361,9 +350,9 @@ impl Usage {
         let own = std::process::id();
         let mut usage = Usage {
             at: Instant::now(),
-            own: of_process(own)?.as_secs_f64(),
+            own: processor_of(own)?.as_secs_f64(),
             etcd: 0.0,
-            memory_mb: memory("VmRSS")?,
+            memory_mb: megabytes(own)?,
             etcd_mb: 0.0,
             bytes: 0.0,
         };
@@ -375,8 +364,8 @@ impl Usage {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split(' ').nth(2));
             if parent == Some(&own.to_string()) && stat.contains("(etcd)") {
-                usage.etcd += of_process(pid)?.as_secs_f64();
-                usage.etcd_mb += memory_of(pid, "VmRSS")?;
+                usage.etcd += processor_of(pid)?.as_secs_f64();
+                usage.etcd_mb += megabytes(pid)?;
             }
         }
         let received = fs::read_to_string("/sys/class/net/lo/statistics/rx_bytes")?;
@@ -418,8 +407,11 @@ fn wait(what: &str, mut holds: impl FnMut() -> bool) -> Result<()> {
     Ok(())
 }
 
-fn shown(mut times: Vec<Duration>) -> String {
-    times.sort();
-    let at = |share: usize| times[(times.len() - 1) * share / 100].as_secs_f64() * 1000.0;
-    format!("p50 {:.1} ms, p99 {:.1} ms", at(50), at(99))
+fn megabytes(process: u32) -> Result<f64> {
+    Ok(resident(process, "VmRSS")? as f64 * 1.024e-3)
+}
+
+fn shown(times: Vec<Duration>) -> String {
+    let [median, slow] = Times::of(times).parts(1e-3);
+    format!("p50 {median:.1} ms, p99 {slow:.1} ms")
 }

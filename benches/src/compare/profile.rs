@@ -11,40 +11,36 @@ use nix::unistd::mkfifo;
 use serde::{Deserialize, Serialize};
 
 use super::program::{Program, with_timeout};
-use crate::clock::{ACKNOWLEDGES, STARTS};
-use crate::works::Work;
+use trueup_works::Work;
+use trueup_works::clock::{ACKNOWLEDGES, STARTS};
 
 /// A work at one size.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Profile {
+pub(super) struct Profile {
     /// The work's name.
-    pub work: String,
+    pub(super) work: String,
     /// Of how many objects.
-    pub size: usize,
+    pub(super) size: usize,
     /// What was going on, sample by sample.
-    pub samples: Samples,
+    pub(super) samples: Samples,
 }
 
 /// How many samples found what going on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Samples {
+pub(super) struct Samples {
     /// The kernel, walking and writing down what it has.
-    pub reading: u64,
+    pub(super) reading: u64,
     /// The kernel, carrying out requests.
-    pub writing: u64,
+    pub(super) writing: u64,
     /// The kernel at anything else: interrupts, pages of memory, the freeing of what was deleted.
-    pub kernel: u64,
+    pub(super) kernel: u64,
     /// The program.
-    pub own: u64,
+    pub(super) own: u64,
 }
 
 impl Profile {
     /// Has a program do a work under `perf`, which has to be allowed to look into the kernel.
-    ///
-    /// # Errors
-    ///
-    /// When there is no `perf`, or either of them fails.
-    pub fn take(program: &Program, work: Work, size: usize) -> Result<Profile> {
+    pub(super) fn take(program: &Program, work: Work, size: usize) -> Result<Profile> {
         let dir = env::temp_dir().join(format!("trueup-profile-{}", process::id()));
         trueup_testkit::empty_directory(&dir).with_context(|| dir.display().to_string())?;
         let samples = sampled(&dir, program, work, size);
@@ -111,7 +107,7 @@ impl Samples {
     }
 
     /// Of all samples, in percent: reading, writing, the kernel besides, the program.
-    pub fn percent(&self) -> [f64; 4] {
+    pub(super) fn percent(&self) -> [f64; 4] {
         let each = [self.reading, self.writing, self.kernel, self.own];
         let all: u64 = each.iter().sum();
         each.map(|count| 100.0 * count as f64 / all.max(1) as f64)

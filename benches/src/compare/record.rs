@@ -9,54 +9,51 @@ use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
 use super::profile::Profile;
-use crate::clock::Took;
+use trueup_works::Work;
+use trueup_works::clock::Took;
 
 /// All works and sizes measured so far, on one machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub(super) struct Record {
     /// The machine and its kernel, in words.
-    pub machine: String,
+    pub(super) machine: String,
     /// What was measured, each work and size once.
-    pub entries: Vec<Entry>,
+    pub(super) entries: Vec<Entry>,
     /// Where the time of trueup went, each work once.
     #[serde(default)]
-    pub profiles: Vec<Profile>,
+    pub(super) profiles: Vec<Profile>,
 }
 
 /// One work at one size: the turns of one alternating run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub(super) struct Entry {
     /// The work's name.
-    pub work: String,
+    pub(super) work: String,
     /// Of how many objects.
-    pub size: usize,
+    pub(super) size: usize,
     /// By the program's name, what it took, by the number of the turn.
-    pub took: BTreeMap<String, BTreeMap<usize, Took>>,
+    pub(super) took: BTreeMap<String, BTreeMap<usize, Took>>,
     /// By the program's name, why it is left out.
-    pub failed: BTreeMap<String, String>,
+    pub(super) failed: BTreeMap<String, String>,
 }
 
 /// What a work takes a program, compared with another program that took turns with it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Figures {
+pub(super) struct Figures {
     /// The median turn: of each field by itself.
-    pub median: Took,
+    pub(super) median: Took,
     /// How many turns there were.
-    pub turns: usize,
+    pub(super) turns: usize,
     /// How many times the median wall time of the other.
-    pub ratio: f64,
+    pub(super) ratio: f64,
     /// The least and the greatest of the ratios of single turns.
-    pub spread: (f64, f64),
+    pub(super) spread: (f64, f64),
 }
 
 impl Record {
     /// What is kept in a file for this machine: nothing where there is no file, or one from another
     /// machine.
-    ///
-    /// # Errors
-    ///
-    /// When it can be read but is something else.
-    pub fn read(path: &Path, machine: &str) -> Result<Record> {
+    pub(super) fn read(path: &Path, machine: &str) -> Result<Record> {
         let text = fs::read_to_string(path).unwrap_or_default();
         let record: Record = match &*text {
             "" => Record::default(),
@@ -69,65 +66,39 @@ impl Record {
     }
 
     /// Keeps it.
-    ///
-    /// # Errors
-    ///
-    /// When the file cannot be written.
-    pub fn write(&self, path: &Path) -> Result<()> {
+    pub(super) fn write(&self, path: &Path) -> Result<()> {
         fs::write(path, serde_json::to_string(self)?).with_context(|| path.display().to_string())
     }
 
     /// Puts an entry in the place of that of the same work and size.
-    pub fn put(&mut self, entry: Entry) {
+    pub(super) fn put(&mut self, entry: Entry) {
         self.entries.retain(|old| (&old.work, old.size) != (&entry.work, entry.size));
         self.entries.push(entry);
     }
 
     /// Puts a profile in the place of that of the same work.
-    pub fn put_profile(&mut self, profile: Profile) {
+    pub(super) fn put_profile(&mut self, profile: Profile) {
         self.profiles.retain(|old| old.work != profile.work);
         self.profiles.push(profile);
     }
 
-    /// The entry of a work and size.
-    pub fn entry(&self, work: &str, size: usize) -> Option<&Entry> {
-        let mut entries = self.entries.iter();
-        entries.find(|entry| entry.work == work && entry.size == size)
-    }
-
-    /// The sizes at which a work was measured, ascending.
-    pub fn sizes(&self, work: &str) -> Vec<usize> {
-        let entries = self.entries.iter().filter(|entry| entry.work == work);
-        let mut sizes: Vec<usize> = entries.map(|entry| entry.size).collect();
-        sizes.sort_unstable();
-        sizes
+    /// The entries of a work, by ascending size.
+    pub(super) fn of(&self, work: Work) -> impl DoubleEndedIterator<Item = &Entry> {
+        let name = work.to_string();
+        let mut entries: Vec<_> = self.entries.iter().filter(|it| it.work == name).collect();
+        entries.sort_unstable_by_key(|entry| entry.size);
+        entries.into_iter()
     }
 }
 
 impl Entry {
-    /// One without figures.
-    pub fn new(work: String, size: usize) -> Entry {
-        Entry { work, size, ..Entry::default() }
-    }
-
     /// Adds what a turn took.
-    pub fn add(&mut self, program: &str, turn: usize, took: Took) {
-        let turns = self.took.entry(program.to_owned()).or_default();
-        turns.insert(turn, took);
-    }
-
-    /// Notes that a program failed.
-    pub fn fail(&mut self, program: &str, why: &str) {
-        self.failed.insert(program.to_owned(), why.to_owned());
-    }
-
-    /// Returns true if it did.
-    pub fn has_failed(&self, program: &str) -> bool {
-        self.failed.contains_key(program)
+    pub(super) fn add(&mut self, program: &str, turn: usize, took: Took) {
+        self.took.entry(program.to_owned()).or_default().insert(turn, took);
     }
 
     /// A program's figures beside those of another. `None` unless both took the same turn once.
-    pub fn figures(&self, program: &str, beside: &str) -> Option<Figures> {
+    pub(super) fn figures(&self, program: &str, beside: &str) -> Option<Figures> {
         let (turns, others) = (self.took.get(program)?, self.took.get(beside)?);
         let mut ratios: Vec<f64> = turns
             .iter()
@@ -150,7 +121,7 @@ impl Entry {
     }
 
     /// Prints a line a program.
-    pub fn tell(&self) {
+    pub(super) fn tell(&self) {
         for program in self.programs() {
             let Some(figures) = self.figures(program, "floor") else {
                 continue;
@@ -174,7 +145,7 @@ impl Entry {
     }
 
     /// Those with figures: floor, trueup, and the others by name.
-    pub fn programs(&self) -> Vec<&str> {
+    pub(super) fn programs(&self) -> Vec<&str> {
         let mut programs: Vec<&str> = self.took.keys().map(String::as_str).collect();
         programs.sort_by_key(|name| (rank(name), *name));
         programs
@@ -182,7 +153,7 @@ impl Entry {
 }
 
 /// In which order programs are shown.
-pub fn rank(program: &str) -> u8 {
+pub(super) fn rank(program: &str) -> u8 {
     match program {
         "floor" => 0,
         "trueup" => 1,
@@ -191,12 +162,12 @@ pub fn rank(program: &str) -> u8 {
 }
 
 /// Kibibytes as MB.
-pub fn megabytes(kibibytes: u64) -> f64 {
+pub(super) fn megabytes(kibibytes: u64) -> f64 {
     kibibytes as f64 * 1.024e-3
 }
 
 /// A time in the unit that suits it, to three digits.
-pub fn seconds(ns: u64) -> String {
+pub(crate) fn seconds(ns: u64) -> String {
     let (value, unit) = match ns {
         0..1_000_000 => (ns as f64 / 1e3, "µs"),
         1_000_000..1_000_000_000 => (ns as f64 / 1e6, "ms"),
@@ -242,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_program_is_compared_over_the_turns_that_it_took() {
-        let mut entry = Entry::new("route-create".to_owned(), 1);
+        let mut entry = Entry::default();
         // The machine is twice as slow from the second turn on.
         for (turn, wall) in [100, 200, 200].into_iter().enumerate() {
             entry.add("floor", turn, took(wall));

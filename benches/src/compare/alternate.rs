@@ -2,7 +2,6 @@
 //! whatever else the machine does meets all alike. A namespace is shared by the turns of a size,
 //! and each turn leaves it as it found it.
 
-use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -10,37 +9,37 @@ use anyhow::{Result, ensure};
 
 use super::profile::Profile;
 use super::program::Program;
-use super::record::{Entry, Record};
+use super::record::{Entry, Record, rank};
 use super::series::{Held, Series, Step};
-use crate::floor::{self, Asking};
-use crate::state;
-use crate::works::{FEW, Work};
+use crate::floor;
+use trueup_works::Work;
 
 /// How often those beside floor and trueup take part, at most, up to 100,000 objects and above.
 const TURNS_OF_OTHERS: (usize, usize) = (3, 1);
 
 /// What is run.
 #[derive(Clone, Debug)]
-pub struct Choice {
+pub(super) struct Choice {
     /// These works alone, or all.
-    pub works: Vec<Work>,
+    pub(super) works: Vec<Work>,
     /// These sizes alone, or those of each series.
-    pub sizes: Vec<usize>,
+    pub(super) sizes: Vec<usize>,
     /// No sizes above, of routes: of heavier objects fewer.
-    pub largest: usize,
+    pub(super) largest: usize,
     /// So many turns, or as many as the size allows.
-    pub runs: Option<usize>,
+    pub(super) runs: Option<usize>,
     /// From then on there is but one turn more of each size.
-    pub until: Instant,
+    pub(super) until: Instant,
 }
 
 impl Choice {
+    /// No sizes of a series of which nothing is to be measured.
     fn sizes(&self, series: &Series) -> Vec<usize> {
+        if !series.steps.iter().any(|step| self.measures(series, step)) {
+            return Vec::new();
+        }
         let largest = series.sizes.iter().copied().max().unwrap_or(0);
-        let sizes = match &self.sizes[..] {
-            [] => series.sizes,
-            sizes => sizes,
-        };
+        let sizes = if self.sizes.is_empty() { series.sizes } else { &self.sizes };
         let bound = largest.min(self.largest / series.weight);
         sizes.iter().copied().filter(|size| *size <= bound).collect()
     }
@@ -54,27 +53,19 @@ impl Choice {
         })
     }
 
-    fn measures(&self, step: &Step) -> bool {
-        self.works.is_empty() || self.works.contains(&step.work)
+    fn measures(&self, series: &Series, step: &Step) -> bool {
+        self.works.is_empty() && !series.if_named || self.works.contains(&step.work)
     }
 }
 
 /// Runs a series, and puts what it took into the record: what an earlier run left there of the same
 /// works is replaced.
-///
-/// # Errors
-///
-/// When the namespace cannot be made as a work needs it. A program that fails is reported and left
-/// out.
-pub fn series(
+pub(super) fn series(
     series: &Series,
     programs: &[Program],
     choice: &Choice,
     record: &mut Record,
 ) -> Result<()> {
-    if !series.steps.iter().any(|step| choice.measures(step)) {
-        return Ok(());
-    }
     for size in choice.sizes(series) {
         let mut turns = Turns::new(series, choice, size);
         turns.begin()?;
@@ -99,25 +90,19 @@ pub fn series(
 }
 
 /// Has a program do each work of a series once, at the largest size, and notes where its time went.
-///
-/// # Errors
-///
-/// As [`series`]. A work that cannot be looked into is reported, and with it the rest of the series
-/// left out.
-pub fn profiled(
+pub(super) fn profiled(
     series: &Series,
     program: &Program,
     choice: &Choice,
     record: &mut Record,
 ) -> Result<()> {
-    let size = choice.sizes(series).into_iter().max();
-    let Some(size) = size.filter(|_| series.steps.iter().any(|step| choice.measures(step))) else {
+    let Some(size) = choice.sizes(series).into_iter().max() else {
         return Ok(());
     };
     let mut turns = Turns::new(series, choice, size);
     turns.begin()?;
     for step in series.steps {
-        if choice.measures(step) {
+        if choice.measures(series, step) {
             match Profile::take(program, step.work, size) {
                 Ok(profile) => record.put_profile(profile),
                 Err(error) => {
@@ -152,22 +137,16 @@ impl<'a> Turns<'a> {
 
     /// Makes the namespace.
     fn begin(&mut self) -> Result<()> {
-        trueup_testkit::quiet_netns();
-        state::make_uplink();
-        floor::wait_until_up("up0");
-        let of = |work| self.series.steps.iter().any(|step| step.work == work);
-        if of(Work::GatewayObject) {
-            // While it is 1, as by default, the kernel walks all routes for an object that changes,
-            // to tell of each.
-            fs::write("/proc/sys/net/ipv4/nexthop_compat_mode", "0")?;
-        }
+        crate::daemon::enter_namespace(
+            self.series.steps.iter().any(|step| step.work == Work::GatewayObject),
+        )?;
         self.rules = floor::count()?.1;
         match self.series.held {
             Held::Nothing => {}
             Held::Made(create, _) => self.stand_in(create)?,
             Held::Crowd => floor::crowd(self.size, true)?,
         }
-        self.marked = floor::read()?;
+        self.marked = floor::marked()?;
         settle(self.size);
         Ok(())
     }
@@ -186,12 +165,14 @@ impl<'a> Turns<'a> {
     fn turn(&mut self, program: &Program, run: usize) -> Result<()> {
         let (small, large) = TURNS_OF_OTHERS;
         let most = if self.size > 100_000 { large } else { small };
-        if !program.is_of_ours() && run >= most {
+        if rank(&program.name) == 2 && run >= most {
             return Ok(());
         }
         let steps = self.series.steps.iter();
         let can: Vec<&Step> = steps
-            .filter(|step| self.choice.measures(step) && program.can(step.work, self.size))
+            .filter(|step| {
+                self.choice.measures(self.series, step) && program.can(step.work, self.size)
+            })
             .filter(|step| !self.has_failed(program, step.work))
             .collect();
         if can.is_empty() {
@@ -209,8 +190,8 @@ impl<'a> Turns<'a> {
                 // Where what stands in fails, anything that the program did before may be why.
                 let failed = if measured { vec![step] } else { can };
                 for step in failed {
-                    let entry = self.entry(step.work);
-                    entry.fail(&program.name, &format!("{error:#}"));
+                    let failed = &mut self.entry(step.work).failed;
+                    failed.insert(program.name.clone(), format!("{error:#}"));
                 }
                 self.begin()?;
                 // The namespace that was left is emptied meanwhile.
@@ -219,7 +200,7 @@ impl<'a> Turns<'a> {
             }
             settle(self.size);
         }
-        if !program.is_of_ours() && floor::read()? != self.marked {
+        if rank(&program.name) == 2 && floor::marked()? != self.marked {
             // There is as much as before, but it has become the program's own.
             self.end()?;
             self.begin()?;
@@ -232,7 +213,7 @@ impl<'a> Turns<'a> {
         let (routes, all_rules) = floor::count()?;
         let rules = all_rules.saturating_sub(self.rules);
         ensure!(
-            (routes, rules) == leaves(work, self.size),
+            (routes, rules) == work.leaves(self.size),
             "it left {routes} routes and {rules} rules"
         );
         self.entry(work).add(&program.name, run, took);
@@ -243,7 +224,7 @@ impl<'a> Turns<'a> {
         let name = work.to_string();
         let found = self.entries.iter().position(|entry| entry.work == name);
         let at = found.unwrap_or_else(|| {
-            self.entries.push(Entry::new(name, self.size));
+            self.entries.push(Entry { work: name, size: self.size, ..Entry::default() });
             self.entries.len() - 1
         });
         &mut self.entries[at]
@@ -252,34 +233,13 @@ impl<'a> Turns<'a> {
     fn has_failed(&self, program: &Program, work: Work) -> bool {
         let name = work.to_string();
         let entry = self.entries.iter().find(|entry| entry.work == name);
-        entry.is_some_and(|entry| entry.has_failed(&program.name))
+        entry.is_some_and(|entry| entry.failed.contains_key(&program.name))
     }
 
     /// Does a work that is not measured.
     fn stand_in(&self, work: Work) -> Result<()> {
-        floor::perform(work, self.size, Asking::Narrowly)?;
+        floor::perform(work, self.size)?;
         Ok(())
-    }
-}
-
-/// How many routes and rules there are afterwards, beside the kernel's own.
-fn leaves(work: Work, size: usize) -> (usize, usize) {
-    match work {
-        Work::RouteCreate(_)
-        | Work::RouteNoop(_)
-        | Work::RouteGateway
-        | Work::RouteChange
-        | Work::RouteTurn
-        | Work::InternetCreate
-        | Work::InternetNoop => (size, 0),
-        Work::FewNoop => (size + FEW, 0),
-        Work::RuleCreate(_) => (0, size),
-        Work::RouteDelete(_)
-        | Work::RuleDelete(_)
-        | Work::InternetDelete
-        | Work::GatewayObject
-        | Work::AddressCreate
-        | Work::LinkDelete => (0, 0),
     }
 }
 

@@ -1,0 +1,269 @@
+//! The tables of a record, and the page that they are written to.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, Result};
+
+use super::record::{Entry, Figures, Record, megabytes, rank, seconds};
+use super::series::{Step, steps};
+
+const BEGIN: &str = "<!-- begin: written by `cargo xtask bench --write` -->\n";
+const END: &str = "<!-- end -->\n";
+
+/// The page with the tables of a record in the place of those that were there.
+pub(super) fn with_tables(page: &str, record: &Record, picture: &str) -> Result<String> {
+    let (before, rest) = page.split_once(BEGIN).context("no mark where they begin")?;
+    let (_, after) = rest.split_once(END).context("no mark where they end")?;
+    let tables = tables(record, picture);
+    Ok(format!("{before}{BEGIN}\n{tables}\n{END}{after}"))
+}
+
+/// All tables.
+fn tables(record: &Record, picture: &str) -> String {
+    let mut text =
+        format!("{}.\n\n{}\nThe ratio at every size:\n\n", record.machine, headline(record));
+    growth(&mut text, record);
+    text += &format!("\n![Wall time over the number of objects, both logarithmic]({picture})\n");
+    others(&mut text, record);
+    profiles(&mut text, record);
+    text
+}
+
+/// Each work at the largest size at which it was measured.
+fn headline(record: &Record) -> String {
+    let head = [
+        "work",
+        "size",
+        "turns",
+        "floor",
+        "trueup",
+        "ratio",
+        "at most",
+        "processor",
+        "memory",
+        "at most",
+    ];
+    let mut table = Table::new(&head, "---");
+    for (step, largest) in steps() {
+        let Some((entry, figures, floor)) = record.of(step.work).rev().find_map(|entry| {
+            Some((entry, entry.figures("trueup", "floor")?, entry.figures("floor", "floor")?))
+        }) else {
+            continue;
+        };
+        // The limit is of the full size.
+        let is_limited = entry.size == largest;
+        let megabytes = megabytes(figures.median.peak_rss_kb);
+        let processor = figures.median.cpu_ns as f64 / floor.median.cpu_ns.max(1) as f64;
+        let (least, most) = figures.spread;
+        table.row([
+            step.title.to_owned(),
+            grouped(entry.size),
+            figures.turns.to_string(),
+            seconds(floor.median.wall_ns),
+            seconds(figures.median.wall_ns),
+            format!("**{:.2}**, {least:.2} to {most:.2}", figures.ratio),
+            if is_limited { bounds(record, &figures, step) } else { String::new() },
+            format!("{processor:.2}"),
+            format!("{megabytes:.1} MB"),
+            bound(step.peak_mb.filter(|_| is_limited), megabytes, " MB"),
+        ]);
+    }
+    table.0
+}
+
+/// The limits of time, and whether they are missed.
+fn bounds(record: &Record, figures: &Figures, step: &Step) -> String {
+    let wall = |figures: &Figures| figures.median.wall_ns as f64 / 1e3;
+    let smallest = record.of(step.work).next();
+    let smallest = smallest.and_then(|entry| entry.figures("trueup", "floor"));
+    let grown = smallest.map_or(1.0, |smallest| wall(figures) / wall(&smallest));
+    let bounds = [
+        bound(step.floors, figures.ratio, "×"),
+        bound(step.micros, wall(figures), " µs"),
+        bound(step.growth, grown, "× of the smallest size's"),
+    ];
+    let bounds: Vec<String> = bounds.into_iter().filter(|text| !text.is_empty()).collect();
+    bounds.join("; ")
+}
+
+/// A limit, and whether it is missed.
+fn bound(limit: Option<f64>, value: f64, unit: &str) -> String {
+    match limit {
+        None => String::new(),
+        Some(limit) if value <= limit => format!("{limit}{unit}"),
+        Some(limit) => format!("{limit}{unit}, missed"),
+    }
+}
+
+/// A row a work, a column a size.
+fn growth(text: &mut String, record: &Record) {
+    let sizes: BTreeSet<usize> = record.entries.iter().map(|entry| entry.size).collect();
+    let mut table = Table::of_sizes("work", &sizes);
+    for (step, _) in steps() {
+        let cells = sizes.iter().map(|size| {
+            let entry = record.of(step.work).find(|entry| entry.size == *size);
+            let figures = entry.and_then(|entry| entry.figures("trueup", "floor"));
+            figures.map(|figures| format!("{:.2}", figures.ratio)).unwrap_or_default()
+        });
+        let cells: Vec<String> = cells.collect();
+        if cells.iter().any(|cell| !cell.is_empty()) {
+            table.row([step.title.to_owned()].into_iter().chain(cells));
+        }
+    }
+    text.push_str(&table.0);
+}
+
+/// A table for each work that others did as well: a row a program, a column a size.
+fn others(text: &mut String, record: &Record) {
+    for (step, _) in steps() {
+        let all = || record.of(step.work);
+        let programs = all().flat_map(|entry| entry.took.keys().chain(entry.failed.keys()));
+        let programs: BTreeSet<_> = programs.map(|name| (rank(name), name)).collect();
+        if programs.iter().all(|(rank, _)| *rank < 2) {
+            continue;
+        }
+        text.push_str(&format!("\n{}. Wall time, times the floor's, memory:\n\n", step.title));
+        let mut table = Table::of_sizes("", &all().map(|entry| entry.size).collect());
+        for (_, program) in programs {
+            table.row([program.clone()].into_iter().chain(all().map(|it| cell(it, program))));
+        }
+        text.push_str(&table.0);
+    }
+}
+
+fn cell(entry: &Entry, program: &str) -> String {
+    match entry.figures(program, "floor") {
+        Some(Figures { median, ratio, .. }) => {
+            let (wall, memory) = (seconds(median.wall_ns), megabytes(median.peak_rss_kb));
+            format!("{wall}, {ratio:.2}, {memory:.1} MB")
+        }
+        None if entry.failed.contains_key(program) => "failed".to_owned(),
+        None => String::new(),
+    }
+}
+
+/// Where trueup's time went.
+fn profiles(text: &mut String, record: &Record) {
+    if record.profiles.is_empty() {
+        return;
+    }
+    text.push_str(
+        "\nWhere trueup's time goes, in samples of `perf` (`--profile`), percent: the kernel reading out what it has, carrying \
+         out requests, at anything else (interrupts, memory, what it put off); and trueup itself:\n\n",
+    );
+    let mut table = Table::new(&["work", "size", "reading", "requests", "else", "trueup"], " --- ");
+    for (step, _) in steps() {
+        let name = step.work.to_string();
+        if let Some(profile) = record.profiles.iter().find(|found| found.work == name) {
+            let shares = profile.samples.percent().map(|share| format!("{share:.0}"));
+            table.row([step.title.to_owned(), grouped(profile.size)].into_iter().chain(shares));
+        }
+    }
+    text.push_str(&table.0);
+}
+
+/// A table as pages have it.
+pub(crate) struct Table(pub(crate) String);
+
+impl Table {
+    /// A table with these columns, and a line below the head.
+    pub(crate) fn new(head: &[&str], line: &str) -> Table {
+        let mut table = Table(String::new());
+        table.row(head.iter().map(|cell| (*cell).to_owned()));
+        table.0 += &format!("|{}\n", format!("{line}|").repeat(head.len()));
+        table
+    }
+
+    fn of_sizes(first: &str, sizes: &BTreeSet<usize>) -> Table {
+        let sizes: Vec<String> = sizes.iter().map(|size| grouped(*size)).collect();
+        let sizes = sizes.iter().map(String::as_str);
+        Table::new(&[first].into_iter().chain(sizes).collect::<Vec<_>>(), " --- ")
+    }
+
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.0 += &format!("| {} |\n", cells.into_iter().collect::<Vec<_>>().join(" | "));
+    }
+}
+
+/// A number with a comma between each three digits.
+pub(crate) fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::profile::{Profile, Samples};
+    use super::*;
+    use trueup_works::clock::Took;
+
+    #[test]
+    fn tables_show_what_is_missed_and_who_failed() {
+        let took = |wall_ns| Took { wall_ns, cpu_ns: wall_ns, peak_rss_kb: 1_000 };
+        let mut record = Record { machine: "Linux 6.18".to_owned(), ..Record::default() };
+        for (size, trueup) in [(1_000_000, 1_200), (1_000, 5_000)] {
+            let work = "route-create".to_owned();
+            let mut entry = Entry { work, size, ..Entry::default() };
+            entry.add("floor", 0, took(1_000_000));
+            entry.add("trueup", 0, took(trueup * 1_000));
+            entry.failed.insert("peer".to_owned(), "no such command".to_owned());
+            record.put(entry);
+        }
+        let samples = Samples { reading: 1, writing: 6, kernel: 1, own: 2 };
+        record.put_profile(Profile { work: "route-create".to_owned(), size: 1_000_000, samples });
+        let page = format!("before\n{BEGIN}old\n{END}after\n");
+        let page = with_tables(&page, &record, "growth.svg").unwrap();
+        assert_eq!(
+            page,
+            format!(
+                "\
+before
+{BEGIN}
+Linux 6.18.
+
+| work | size | turns | floor | trueup | ratio | at most | processor | memory | at most |
+|---|---|---|---|---|---|---|---|---|---|
+| IPv4 routes: create | 1,000,000 | 1 | 1.00 ms | 1.20 ms | **1.20**, 1.20 to 1.20 | 1.08×, missed | 1.20 | 1.0 MB |  |
+
+The ratio at every size:
+
+| work | 1,000 | 1,000,000 |
+| --- | --- | --- |
+| IPv4 routes: create | 5.00 | 1.20 |
+
+![Wall time over the number of objects, both logarithmic](growth.svg)
+
+IPv4 routes: create. Wall time, times the floor's, memory:
+
+|  | 1,000 | 1,000,000 |
+| --- | --- | --- |
+| floor | 1.00 ms, 1.00, 1.0 MB | 1.00 ms, 1.00, 1.0 MB |
+| trueup | 5.00 ms, 5.00, 1.0 MB | 1.20 ms, 1.20, 1.0 MB |
+| peer | failed | failed |
+
+Where trueup's time goes, in samples of `perf` (`--profile`), percent: the kernel reading out what it has, carrying out requests, at anything else (interrupts, memory, what it put off); and trueup itself:
+
+| work | size | reading | requests | else | trueup |
+| --- | --- | --- | --- | --- | --- |
+| IPv4 routes: create | 1,000,000 | 10 | 60 | 10 | 20 |
+
+{END}after
+"
+            )
+        );
+        assert!(with_tables("no marks", &record, "growth.svg").is_err());
+    }
+
+    #[test]
+    fn numbers_are_grouped() {
+        let text = [1, 1_000, 732_480, 1_000_000].map(grouped).join(" ");
+        assert_eq!(text, "1 1,000 732,480 1,000,000");
+    }
+}

@@ -1,0 +1,243 @@
+//! What is measured, in which order, at which sizes, and what it may cost at most.
+
+use trueup_works::Family::{Inet, Inet6};
+use trueup_works::Work::{self, *};
+
+/// Works that are done one after the other in one namespace, so that at the end it is as it was at
+/// the beginning.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Series {
+    /// What is there before and all the while.
+    pub(super) held: Held,
+    /// The works, in turn.
+    pub(super) steps: &'static [Step],
+    /// The sizes. The limits are about the last.
+    pub(super) sizes: &'static [usize],
+    /// How many times a route's cost one of its objects has, about: how often it is measured
+    /// follows from that.
+    pub(super) weight: usize,
+    /// Not unless a work of it is named: it takes others minutes.
+    pub(super) if_named: bool,
+}
+
+/// What is there while a series runs, and counts in no program's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Held {
+    /// The links that gateways are behind, alone.
+    Nothing,
+    /// What the first work makes and the second takes away.
+    Made(Work, Work),
+    /// As many foreign routes as the size says, and a thousand of ours: [`Work::FewNoop`].
+    Crowd,
+}
+
+/// A work, and what trueup may take for it at most, at the largest size.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    pub(super) work: Work,
+    /// In words, for a table.
+    pub(super) title: &'static str,
+    /// So many times the wall time of the floor.
+    pub(super) floors: Option<f64>,
+    /// Wall time, microseconds.
+    pub(super) micros: Option<f64>,
+    /// So many times the wall time at the smallest size.
+    pub(super) growth: Option<f64>,
+    /// Memory resident, MB (10^6 bytes).
+    pub(super) peak_mb: Option<f64>,
+}
+
+const fn step(work: Work, title: &'static str) -> Step {
+    Step { work, title, floors: None, micros: None, growth: None, peak_mb: None }
+}
+
+impl Step {
+    const fn floors(self, times: f64) -> Step {
+        Step { floors: Some(times), ..self }
+    }
+
+    const fn megabytes(self, megabytes: f64) -> Step {
+        Step { peak_mb: Some(megabytes), ..self }
+    }
+
+    const fn micros(self, micros: f64) -> Step {
+        Step { micros: Some(micros), ..self }
+    }
+
+    const fn growth(self, times: f64) -> Step {
+        Step { growth: Some(times), ..self }
+    }
+}
+
+const fn series(held: Held, sizes: &'static [usize], steps: &'static [Step]) -> Series {
+    Series { held, steps, sizes, weight: 1, if_named: false }
+}
+
+const TO_A_MILLION: &[usize] = &[1, 1_000, 10_000, 100_000, 1_000_000];
+const TO_100_000: &[usize] = &[1, 1_000, 10_000, 100_000];
+const TO_10_000: &[usize] = &[1, 100, 1_000, 10_000];
+/// All that the table has: 564,579 IPv4 and 167,901 IPv6 prefixes.
+const INTERNET: &[usize] = &[1_000, 732_480];
+const ROUTES: Held = Held::Made(RouteCreate(Inet), RouteDelete(Inet));
+
+/// All of them.
+pub(super) const SERIES: [Series; 15] = [
+    series(
+        ROUTES,
+        TO_A_MILLION,
+        &[step(RouteNoop(Inet), "IPv4 routes: nothing to do, against a dump")
+            .floors(1.15)
+            .megabytes(100.0)],
+    ),
+    series(
+        Held::Crowd,
+        TO_A_MILLION,
+        &[step(
+            FewNoop,
+            "1,000 IPv4 routes among foreign ones: nothing to do, against a filtered dump",
+        )
+        .floors(1.10)
+        .megabytes(12.0)],
+    ),
+    series(
+        Held::Nothing,
+        TO_A_MILLION,
+        &[
+            step(RouteCreate(Inet), "IPv4 routes: create").floors(1.08),
+            step(RouteGateway, "IPv4 routes: another gateway, in place").floors(1.08),
+            step(RouteDelete(Inet), "IPv4 routes: delete, against ascending order").floors(0.75),
+        ],
+    ),
+    series(
+        ROUTES,
+        &[1_000, 1_000_000],
+        &[step(
+            RouteChange,
+            "one IPv4 route comes or goes among so many, through the loop, against a message",
+        )
+        .micros(200.0)
+        .growth(1.5)],
+    ),
+    series(
+        ROUTES,
+        &[1_000, 1_000_000],
+        &[step(
+            RouteTurn,
+            "one IPv4 route among so many: another gateway, through the loop, against a message",
+        )
+        .micros(200.0)
+        .growth(1.5)],
+    ),
+    series(
+        Held::Nothing,
+        TO_A_MILLION,
+        &[step(
+            GatewayObject,
+            "IPv4 routes by a nexthop object (nexthop_compat_mode 0): another gateway, against a message",
+        )
+        .micros(5_000.0)],
+    ),
+    series(
+        Held::Made(RouteCreate(Inet6), RouteDelete(Inet6)),
+        TO_100_000,
+        &[step(RouteNoop(Inet6), "IPv6 routes: nothing to do, against a dump").floors(1.15)],
+    ),
+    series(
+        Held::Nothing,
+        TO_100_000,
+        &[
+            step(RouteCreate(Inet6), "IPv6 routes: create").floors(1.08),
+            step(RouteDelete(Inet6), "IPv6 routes: delete").floors(1.08),
+        ],
+    ),
+    series(
+        Held::Nothing,
+        TO_10_000,
+        &[
+            step(RuleCreate(Inet), "IPv4 rules: create, against ascending order").floors(0.6),
+            step(RuleDelete(Inet), "IPv4 rules: delete, against ascending order").floors(1.1),
+        ],
+    ),
+    series(
+        Held::Nothing,
+        TO_10_000,
+        &[
+            step(RuleCreate(Inet6), "IPv6 rules: create, against ascending order").floors(0.6),
+            step(RuleDelete(Inet6), "IPv6 rules: delete, against ascending order").floors(1.1),
+        ],
+    ),
+    Series {
+        weight: 20,
+        ..series(
+            Held::Nothing,
+            &[1, 100, 1_500],
+            &[step(
+                AddressCreate,
+                "IPv6 addresses on a link that the pass brings up, against adding them to one that is up",
+            )
+            .floors(0.1)],
+        )
+    },
+    Series {
+        weight: 200,
+        ..series(
+            Held::Nothing,
+            &[1, 100, 1_000],
+            &[step(LinkDelete, "links: delete, against a message each").floors(0.1)],
+        )
+    },
+    series(
+        Held::Made(InternetCreate, InternetDelete),
+        INTERNET,
+        &[step(
+            InternetNoop,
+            "the internet's routes, 64 gateways: nothing to do, against dumps",
+        )
+        .floors(1.15)],
+    ),
+    series(
+        Held::Nothing,
+        INTERNET,
+        &[
+            step(InternetCreate, "the internet's routes, 64 gateways: create").floors(1.10),
+            step(InternetDelete, "the internet's routes, 64 gateways: delete"),
+        ],
+    ),
+    Series {
+        if_named: true,
+        ..series(
+            Held::Nothing,
+            INTERNET,
+            &[
+                step(BothCreate, "the internet's routes and 10,000 rules: create"),
+                step(BothNoop, "the internet's routes and 10,000 rules: nothing to do"),
+                step(BothDelete, "the internet's routes and 10,000 rules: delete"),
+            ],
+        )
+    },
+];
+
+/// All works, with the largest size of each.
+pub(super) fn steps() -> impl Iterator<Item = (&'static Step, usize)> {
+    SERIES.iter().flat_map(|series| {
+        let largest = series.sizes.iter().copied().max().unwrap_or(0);
+        series.steps.iter().map(move |step| (step, largest))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_work_is_measured_once_at_sizes_that_it_may_have() {
+        let measured: Vec<Work> = steps().map(|(step, _)| step.work).collect();
+        let all: HashSet<Work> = Work::all().collect();
+        assert_eq!(measured.iter().copied().collect::<HashSet<_>>(), all);
+        assert_eq!(measured.len(), all.len());
+        for (step, largest) in steps() {
+            assert!(largest <= step.work.largest(), "{}", step.work);
+        }
+    }
+}
