@@ -193,8 +193,8 @@ impl Bench<'_> {
 /// links, one of them in the container's own namespace, an address out of a pool, and a default
 /// route there.
 fn plugins(containers: usize) -> Result<Vec<Row>> {
-    let is_there = |name: &&str| Path::new(FOLDER).join(name).is_file();
-    let are_installed = ["bridge", "host-local"].iter().all(is_there);
+    let are_installed =
+        ["bridge", "host-local"].iter().all(|name| Path::new(FOLDER).join(name).is_file());
     ensure!(are_installed, "not installed (Debian's package containernetworking-plugins)");
     trueup_testkit::quiet_netns();
     let all: Range<usize> = 0..containers;

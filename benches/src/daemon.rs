@@ -135,24 +135,28 @@ fn pieces(options: &Options) -> Vec<Piece<'_>> {
                 });
                 pieces.extend(all.map(|(form, size, exceptions)| -> Piece<'_> {
                     let name = format!("form {} {size} {}", form.name, exceptions.name);
-                    let run = move |rows: &mut Rows| {
-                        rows.show(turns::forms(form, size, exceptions, changes)?)
-                    };
-                    (name, Box::new(run))
+                    (
+                        name,
+                        Box::new(move |rows| {
+                            rows.show(turns::forms(form, size, exceptions, changes)?)
+                        }),
+                    )
                 }));
             }
             (Part::Day, _) => {
-                let run = move |rows: &mut Rows| day::run(of_day, lasts, rows);
-                pieces.push(("day".to_owned(), Box::new(run)));
+                pieces
+                    .push(("day".to_owned(), Box::new(move |rows| day::run(of_day, lasts, rows))));
             }
             (Part::Watch, None) => eprintln!("watch: left out: no --trueup"),
             (Part::Watch, Some(trueup)) => {
                 let lasts = lasts.min(Duration::from_secs(20));
                 pieces.extend(watch::STATES.iter().map(|state| -> Piece<'_> {
-                    let run = move |rows: &mut Rows| {
-                        rows.show(watch::run(trueup, state, watched, lasts, samples)?)
-                    };
-                    (format!("watch {}", state.name), Box::new(run))
+                    (
+                        format!("watch {}", state.name),
+                        Box::new(move |rows| {
+                            rows.show(watch::run(trueup, state, watched, lasts, samples)?)
+                        }),
+                    )
                 }));
             }
             (Part::Bird, _) => {
@@ -161,8 +165,10 @@ fn pieces(options: &Options) -> Vec<Piece<'_>> {
                     eprintln!("bird: left out: not installed (Debian's package bird2)");
                     continue;
                 }
-                let run = move |rows: &mut Rows| rows.show([bird::run(of_day)?]);
-                pieces.push(("bird".to_owned(), Box::new(run)));
+                pieces.push((
+                    "bird".to_owned(),
+                    Box::new(move |rows| rows.show([bird::run(of_day)?])),
+                ));
             }
         }
     }

@@ -79,11 +79,12 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     )?;
     let _keeper = session.keep(|_| {})?;
     let listener = Listener::start()?;
-    let other = |number: u16| {
-        let [high, low] = number.to_be_bytes();
-        export(Ipv4Addr::new(10, 20, high, low))
-    };
-    let mut exports: Vec<Export> = (0..options.others).map(other).collect();
+    let mut exports: Vec<Export> = (0..options.others)
+        .map(|number| {
+            let [high, low] = number.to_be_bytes();
+            export(Ipv4Addr::new(10, 20, high, low))
+        })
+        .collect();
     exports.push(export(Ipv4Addr::new(10, 21, 0, 0)));
     session.declare(&exports)?.into_result()?;
     let last = listener.wait(prefix(Ipv4Addr::new(10, 21, 0, 0))?, BOUND)?;
@@ -98,8 +99,9 @@ pub(crate) fn main(options: &Options) -> Result<()> {
                 0 => session.export(&[export(address)])?.into_result().map(drop)?,
                 _ => put(&store, address)?,
             }
-            let heard = listener.wait(prefix(address)?, BOUND)?;
-            let heard = heard.with_context(|| format!("{name}: no route to {address}"))?;
+            let heard = listener
+                .wait(prefix(address)?, BOUND)?
+                .with_context(|| format!("{name}: no route to {address}"))?;
             times.push(heard.duration_since(begun));
         }
     }

@@ -28,17 +28,20 @@ const FAMILIES: [u8; 2] = [2, 10];
 pub(crate) fn perform(work: Work, size: usize) -> Result<Took> {
     match work {
         Work::RouteChange | Work::RouteTurn => {
-            let changes = (0..CHANGES).map(|at| {
-                let (place, put) = trueup_works::change(at, size);
-                let (verb, gateway) = match (work, put) {
-                    (Work::RouteTurn, _) => (Verb::Replace, GATEWAYS[usize::from(!put)]),
-                    (_, true) => (Verb::Create, GATEWAYS[0]),
-                    (_, false) => (Verb::Delete, GATEWAYS[0]),
-                };
-                let to = destination(work.family(), place);
-                Requests::of(1, |requests, _| requests.route(verb, to, gateway.into(), PROTOCOL))
-            });
-            let changes = changes.collect::<Result<Vec<_>>>()?;
+            let changes = (0..CHANGES)
+                .map(|at| {
+                    let (place, put) = trueup_works::change(at, size);
+                    let (verb, gateway) = match (work, put) {
+                        (Work::RouteTurn, _) => (Verb::Replace, GATEWAYS[usize::from(!put)]),
+                        (_, true) => (Verb::Create, GATEWAYS[0]),
+                        (_, false) => (Verb::Delete, GATEWAYS[0]),
+                    };
+                    let to = destination(work.family(), place);
+                    Requests::of(1, |requests, _| {
+                        requests.route(verb, to, gateway.into(), PROTOCOL)
+                    })
+                })
+                .collect::<Result<Vec<_>>>()?;
             let mut socket = Raw::open()?;
             timed_each(CHANGES, |at| socket.send(&changes[at]))
         }
@@ -47,7 +50,7 @@ pub(crate) fn perform(work: Work, size: usize) -> Result<Took> {
         Work::RouteNoop(Family::Inet6) => look(&FAMILIES[1..], true, 0),
         Work::FewNoop => look(&FAMILIES[..1], true, PROTOCOL),
         Work::InternetNoop => look(&FAMILIES, true, 0),
-        Work::BothNoop => Ok(timed(|| marked())?.1),
+        Work::BothNoop => Ok(timed(marked)?.1),
         Work::AddressCreate => {
             let [one, other] = ADDRESS_LINKS;
             veth_pair(one, other);
@@ -147,8 +150,9 @@ pub(crate) fn count() -> Result<(usize, usize)> {
     let (mut routes, mut rules) = (0, 0);
     let mut socket = Raw::open()?;
     for family in FAMILIES {
-        let is_ours = |body: &[u8]| body.get(5).is_some_and(|by| *by != RTPROT_KERNEL);
-        routes += socket.count(&dump_routes(family, true, 0)?, is_ours)?;
+        routes += socket.count(&dump_routes(family, true, 0)?, |body| {
+            body.get(5).is_some_and(|by| *by != RTPROT_KERNEL)
+        })?;
         rules += socket.count(&dump_rules(family)?, |_| true)?;
     }
     Ok((routes, rules))
@@ -180,11 +184,13 @@ fn write(requests: &Requests) -> Result<Took> {
 
 /// Dumps the routes of table main, or of all; of a protocol, if it is not 0.
 fn look(families: &[u8], main: bool, protocol: u8) -> Result<Took> {
-    let dumps = families.iter().map(|family| dump_routes(*family, main, protocol));
-    let dumps = dumps.collect::<Result<Vec<_>>>()?;
-    let read = || {
+    let dumps = families
+        .iter()
+        .map(|family| dump_routes(*family, main, protocol))
+        .collect::<Result<Vec<_>>>()?;
+    Ok(timed(|| {
         let mut socket = Raw::open()?;
         dumps.iter().map(|dump| socket.read(dump)).sum::<Result<usize>>()
-    };
-    Ok(timed(read)?.1)
+    })?
+    .1)
 }

@@ -48,9 +48,11 @@ impl Rate {
 }
 
 pub(crate) fn main(options: &Options) -> Result<()> {
-    let target = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
-    let directory = options.directory.clone().unwrap_or_else(target);
-    let directory = directory.join(format!("journal-bench-{}", std::process::id()));
+    let directory = options
+        .directory
+        .clone()
+        .unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"))
+        .join(format!("journal-bench-{}", std::process::id()));
     fs::create_dir_all(&directory)?;
     let lasts = Duration::from_millis(options.milliseconds);
     let measured = compared(&directory, options.rounds.max(1), lasts);
@@ -102,13 +104,14 @@ fn compared(directory: &Path, rounds: usize, lasts: Duration) -> Result<()> {
 /// has its length already.
 fn bare_syncs(directory: &Path, threads: usize, lasts: Duration) -> Result<Rate> {
     const LEN: usize = 1 << 16;
-    let files = (0..threads).map(|thread| -> Result<File> {
-        let file = File::create(directory.join(format!("bare-{thread}")))?;
-        file.write_all_at(&[0; LEN], 0)?;
-        file.sync_all()?;
-        Ok(file)
-    });
-    let files = files.collect::<Result<Vec<_>>>()?;
+    let files = (0..threads)
+        .map(|thread| -> Result<File> {
+            let file = File::create(directory.join(format!("bare-{thread}")))?;
+            file.write_all_at(&[0; LEN], 0)?;
+            file.sync_all()?;
+            Ok(file)
+        })
+        .collect::<Result<Vec<_>>>()?;
     let start = Instant::now();
     let (records, usage) = in_threads(files, |file| {
         let mut records = 0;

@@ -53,11 +53,10 @@ impl Listener {
         let losses = Arc::new(AtomicUsize::new(0));
         let is_ended = Arc::new(AtomicBool::new(false));
         let (lost, end) = (Arc::clone(&losses), Arc::clone(&is_ended));
-        let run = move || {
+        let thread = thread::Builder::new().name("listener".into()).spawn(move || {
             drop(folders.send(fs::read_link("/proc/thread-self")));
             listen(&mut socket, &sender, &lost, &end)
-        };
-        let thread = thread::Builder::new().name("listener".into()).spawn(run)?;
+        })?;
         let folder = folder.recv().context("the listener ended")??;
         Ok(Listener {
             heard,

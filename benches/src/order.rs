@@ -57,6 +57,7 @@ type Way = (&'static str, Box<dyn Fn() -> Result<Taken>>);
 /// The places of so many things, one after the other.
 type Order = Rc<dyn Fn(usize) -> Vec<usize>>;
 type Orders = Vec<(&'static str, Order)>;
+type Named = (&'static str, fn(usize) -> Vec<usize>);
 
 /// Makes the objects of a work, given the device that they are on.
 type Make = Rc<dyn Fn(Dev) -> Result<Vec<Object>>>;
@@ -175,7 +176,7 @@ fn by_length(set: &[Destination], longest_first: bool, within: fn(usize) -> Vec<
     })
 }
 
-fn orders(all: &[(&'static str, fn(usize) -> Vec<usize>)]) -> Orders {
+fn orders(all: &[Named]) -> Orders {
     all.iter().map(|(name, order)| (*name, Rc::new(*order) as Order)).collect()
 }
 
@@ -349,9 +350,11 @@ fn multipath(set: Vec<Destination>) -> [Work; 2] {
         routes.map(|route| Ok(Object::Route(route?))).collect()
     });
     // Of one set of next hops all, then of the next: the kernel finds the same `fib_info` again.
-    let grouped = |n| (0..64).flat_map(|start| (start..n).step_by(64)).collect();
-    let orders =
-        orders(&[("ascending", ascending), ("scattered", golden), ("by next hops", grouped)]);
+    let orders = orders(&[
+        ("ascending", ascending),
+        ("scattered", golden),
+        ("by next hops", |n| (0..64).flat_map(|start| (start..n).step_by(64)).collect()),
+    ]);
     both("multipath routes", count, &orders, &all, &all)
 }
 
@@ -392,8 +395,8 @@ fn addresses(family: Family, count: usize) -> Work {
         let index = index_of("v0");
         let raise = Link::must_exist("v0".parse()?).with_index(index).with_up(true);
         let raise = batches([raise], |buffer, it| link::change(buffer, it, None, &existing))?;
-        let all = (0..count).map(|at| address(Dev::index(index), at));
-        let all = all.collect::<Result<Vec<_>>>()?;
+        let all =
+            (0..count).map(|at| address(Dev::index(index), at)).collect::<Result<Vec<_>>>()?;
         let adds = encoded(Verb::Create, &all, &ascending(count))?;
         if up {
             send(raise)?;
@@ -417,11 +420,13 @@ fn links(count: usize) -> Work {
     let prepare = move || -> Result<Vec<u32>> {
         fresh_netns();
         let indexes: Vec<u32> = (1_000..1_000 + count as u32).collect();
-        let links = indexes.iter().map(|index| {
-            let link = Link::new(format!("b{index}").parse()?, LinkKind::Ifb);
-            Ok(link.with_index(*index).with_up(true))
-        });
-        let links = links.collect::<Result<Vec<_>>>()?;
+        let links = indexes
+            .iter()
+            .map(|index| {
+                let link = Link::new(format!("b{index}").parse()?, LinkKind::Ifb);
+                Ok(link.with_index(*index).with_up(true))
+            })
+            .collect::<Result<Vec<_>>>()?;
         send(batches(links, |buffer, it| link::create(buffer, it, 0, &existing))?)?;
         Ok(indexes)
     };

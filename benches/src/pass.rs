@@ -173,8 +173,9 @@ pub(crate) fn commands() -> Vec<Program> {
         return Vec::new();
     }
     let noop = vec![(Work::InternetNoop, Work::InternetNoop.largest())];
-    let all = [Work::InternetCreate, Work::InternetNoop, Work::InternetDelete];
-    let all = all.map(|work| (work, work.largest())).to_vec();
+    let all = [Work::InternetCreate, Work::InternetNoop, Work::InternetDelete]
+        .map(|work| (work, work.largest()))
+        .to_vec();
     vec![
         Program { name: "apply-toml", works: all.clone(), run: |w, n| run("apply", "toml", w, n) },
         Program { name: "apply-json", works: all, run: |w, n| run("apply", "json", w, n) },

@@ -158,8 +158,12 @@ struct ThreadEach(Vec<(Sender<Job>, JoinHandle<()>)>);
 fn thread_each(keys: usize, _: NonZeroUsize) -> Result<Box<dyn Runner>> {
     let start = |_| {
         let (send, receive) = channel::<Job>();
-        let run = move || receive.iter().for_each(|job| job());
-        Ok((send, thread::Builder::new().stack_size(STACK).spawn(run)?))
+        Ok((
+            send,
+            thread::Builder::new()
+                .stack_size(STACK)
+                .spawn(move || receive.iter().for_each(|job| job()))?,
+        ))
     };
     Ok(Box::new(ThreadEach((0..keys).map(start).collect::<Result<_>>()?)))
 }

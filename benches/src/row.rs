@@ -100,10 +100,12 @@ pub(crate) fn table(rows: &[Row], base: &str) -> String {
     let count = |number| if number == 0 { String::new() } else { grouped(number) };
     let mut table = Table::new(&head, "---");
     for row in rows {
-        let same = |other: &&Row| {
-            other.program == base && (&other.work, other.size) == (&row.work, row.size)
-        };
-        let of_base = rows.iter().find(same).map_or(0, |base| base.p50_ns);
+        let of_base = rows
+            .iter()
+            .find(|other| {
+                other.program == base && (&other.work, other.size) == (&row.work, row.size)
+            })
+            .map_or(0, |base| base.p50_ns);
         let is_compared = row.program != base && row.p50_ns > 0 && of_base > 0;
         let ratio = row.p50_ns as f64 / of_base as f64;
         table.row([

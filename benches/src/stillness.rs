@@ -117,8 +117,10 @@ fn churn(rate: u32, lasts: Duration) -> Result<u32> {
 fn mixed() -> Result<Vec<Object>> {
     let [routes, addresses, neighbours, rules] = crowd::theirs(500)?;
     let few = |all: Vec<Object>| {
-        let every = |(at, object)| (at % 2 == 0 || at % 50 == 1).then_some(object);
-        all.into_iter().enumerate().filter_map(every).take(130)
+        all.into_iter()
+            .enumerate()
+            .filter_map(|(at, object)| (at % 2 == 0 || at % 50 == 1).then_some(object))
+            .take(130)
     };
     let mut rest = few(addresses).chain(few(rules)).chain(neighbours.into_iter().take(260));
     Ok(routes.into_iter().flat_map(|route| [Some(route), rest.next()]).flatten().collect())

@@ -50,8 +50,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
 
     // All hosts share this machine with etcd: what is a second on one of its own may be a minute.
     let patient = Duration::from_secs(60);
-    let config = cluster.config().with_timeout(patient);
-    let config = config.with_keep_alive(patient / 2, patient);
+    let config = cluster.config().with_timeout(patient).with_keep_alive(patient / 2, patient);
     let bare = bare(&config)?;
     println!("etcd alone, from a put to its event: {}", shown(bare));
 
@@ -190,8 +189,8 @@ impl Host {
         let own: Vec<Export> = (0..exports).map(|export| data(number, export, 0)).collect();
         session.declare(&own)?.into_result()?;
         let seen = Arc::clone(counts);
-        let body = move || watch(&world, &seen);
-        let thread = thread::Builder::new().stack_size(STACK).spawn(body)?;
+        let thread =
+            thread::Builder::new().stack_size(STACK).spawn(move || watch(&world, &seen))?;
         Ok(Host { session, _keeper: keeper, thread, counts: Arc::clone(counts) })
     }
 

@@ -36,8 +36,8 @@ After.
     let record = read(&record);
     let entries = record["entries"].as_array().unwrap();
     for work in Work::all().filter(|work| !work.to_string().starts_with("both-")) {
-        let of_work = |it: &&Value| it["work"] == work.to_string();
-        let entries: Vec<&Value> = entries.iter().filter(of_work).collect();
+        let entries: Vec<&Value> =
+            entries.iter().filter(|it| it["work"] == work.to_string()).collect();
         let sizes: Vec<_> = entries.iter().filter_map(|entry| entry["size"].as_u64()).collect();
         assert!(sizes.starts_with(&[1, 100]), "{work}: {sizes:?}\n{message}{said}");
         for entry in entries {
@@ -83,8 +83,8 @@ fn containers_are_added_and_deleted_at_once_alone_and_after_a_kill() {
     let mut containers = command("containers");
     containers.args(["--containers", "8", "--agent"]);
     let rows = rows(containers.arg(env!("CARGO_BIN_EXE_container")));
-    let is_ours = |row: &&Value| row["program"].as_str().unwrap().starts_with("trueup");
-    let ours: Vec<&Value> = rows.iter().filter(is_ours).collect();
+    let ours: Vec<&Value> =
+        rows.iter().filter(|row| row["program"].as_str().unwrap().starts_with("trueup")).collect();
     assert_eq!(ours.len(), 12);
     for row in ours {
         let number = |name: &str| row[name].as_u64().unwrap();

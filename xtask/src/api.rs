@@ -11,7 +11,7 @@ use public_api::{Builder, PublicApi};
 
 use crate::etcd;
 use crate::packages::{Package, public};
-use crate::tools::{Result, cargo, output, root};
+use crate::tools::{Result, at, cargo, is_write, joined, output, read, root};
 
 /// The crates that may have a part in the public API, apart from trueup's own.
 const ALLOWED: [&str; 7] = [
@@ -27,11 +27,7 @@ const ALLOWED: [&str; 7] = [
 
 /// Compares, or with `--write` writes the files.
 pub(crate) fn run(options: &[&str]) -> Result<()> {
-    let write = match options {
-        [] => false,
-        ["--write"] => true,
-        _ => return Err("api takes --write or nothing".to_owned()),
-    };
+    let write = is_write(options)?;
     if let Some(other) = other_toolchain()? {
         println!(
             "public API: not compared, as this is {other}, and not that of rust-toolchain.toml"
@@ -61,7 +57,7 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
         }
         let file = package.folder.join("api.txt");
         if write {
-            fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
+            crate::tools::write(&file, text)?;
             continue;
         }
         let known = fs::read_to_string(&file).unwrap_or_default();
@@ -70,21 +66,17 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
             errors.push(format!("{}: the public API changed", package.name));
         }
     }
-    match errors.is_empty() {
-        true => Ok(()),
-        false if write => Err(errors.join("\n")),
-        false => Err(format!(
-            "{}\nif that is meant, run `cargo xtask api --write`, and commit what it writes",
-            errors.join("\n")
-        )),
+    if !errors.is_empty() && !write {
+        let remedy = "if that is meant, run `cargo xtask api --write`, and commit what it writes";
+        errors.push(remedy.to_owned());
     }
+    joined(&errors)
 }
 
 /// Returns the version of rustc where it is not the one that `rust-toolchain.toml` names: rustdoc's
 /// form is another with each.
 fn other_toolchain() -> Result<Option<String>> {
-    let file = root().join("rust-toolchain.toml");
-    let text = fs::read_to_string(&file).map_err(|error| error.to_string())?;
+    let text = read(&root().join("rust-toolchain.toml"))?;
     let version = output(Command::new("rustc").arg("--version").current_dir(root()))?;
     let quoted = text.split('"').nth(1).unwrap_or_default();
     let is_same = version.split_whitespace().nth(1) == Some(quoted);
@@ -97,10 +89,9 @@ fn document(libraries: &[Package]) -> Result<PathBuf> {
     // The form is not stable: the variable lets the stable toolchain write it. It must not reach
     // cargo, which would build all dependencies again.
     let script = "#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec rustdoc \"$@\"\n";
-    let failed = |error: std::io::Error| format!("{}: {error}", rustdoc.display());
-    fs::create_dir_all(root().join("target")).map_err(failed)?;
-    fs::write(&rustdoc, script).map_err(failed)?;
-    fs::set_permissions(&rustdoc, fs::Permissions::from_mode(0o755)).map_err(failed)?;
+    at(&rustdoc, fs::create_dir_all(root().join("target")))?;
+    crate::tools::write(&rustdoc, script)?;
+    at(&rustdoc, fs::set_permissions(&rustdoc, fs::Permissions::from_mode(0o755)))?;
     let mut doc = cargo(&["doc", "--quiet", "--lib", "--no-deps", "--all-features"]);
     doc.args(["--target-dir", "target"]);
     for package in libraries {

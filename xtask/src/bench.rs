@@ -1,88 +1,62 @@
-//! `cargo xtask bench`: builds the benchmarks' programs, and the peers that they are compared with,
-//! in release mode, and has the benchmark itself (`benches/src/bin/bench.rs`) run them in turn. Its
-//! options are passed on. Some works are programs of their own, which measure more than one figure.
+//! `cargo xtask bench`: builds the benchmarks, and the peers that they are compared with, in
+//! release mode, and has the benchmarks (`benches/src/compare.rs`) run them in turn. Its options
+//! are passed on. Some works are commands of their own, which measure more than one figure.
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
 use crate::tools::{Result, cargo, line, need_ip, root, show_and_run};
 
-const BENCHES: [&str; 6] = ["--package", "trueup-benches", "--bin", "bench", "--bin", "works"];
-/// Works that are programs of their own.
-const PROGRAMS: [Program; 2] = [
-    Program {
-        name: "daemon",
-        built_with: &["--package", "trueup-cli", "--bin", "trueup"],
-        option: ("--trueup", "trueup"),
-    },
-    Program {
-        name: "containers",
-        built_with: &["--bin", "container"],
-        option: ("--agent", "container"),
-    },
-];
+/// The benchmarks, and the command that they measure.
+const BENCHES: [&str; 8] =
+    ["--package", "trueup-benches", "--bin", "bench", "--package", "trueup-cli", "--bin", "trueup"];
+/// Works that are commands of their own, and the option that tells each where a program is.
+const COMMANDS: [(&str, &str, &str); 2] =
+    [("daemon", "--trueup", "trueup"), ("containers", "--agent", "container")];
 /// A workspace of its own: nothing else needs what is in it.
 const PEERS: [&str; 2] = ["--manifest-path", "benches/peers/Cargo.toml"];
-/// The figures of earlier runs, which `--write` writes as well.
-const RECORD: &str = "target/bench.json";
-
-/// A work that is a program of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Program {
-    name: &'static str,
-    /// What else it needs.
-    built_with: &'static [&'static str],
-    /// The option that tells it where a program is, and which one.
-    option: (&'static str, &'static str),
-}
 
 /// Runs it.
 pub(crate) fn run(options: &[&str]) -> Result<()> {
     need_ip()?;
-    if let Some((program, options)) = program_of_its_own(options)? {
-        let bench = ["--package", "trueup-benches", "--bin", program.name];
-        let built = build(&[&bench[..], program.built_with].concat())?;
-        let (option, other) = program.option;
-        let mut bench = std::process::Command::new(of_name(&built, program.name)?);
-        bench.arg(option).arg(of_name(&built, other)?).args(options);
+    let built = build(&[&BENCHES[..], &["--bin", "container"]].concat())?;
+    let mut bench = Command::new(of_name(&built, "bench")?);
+    if let Some(((command, option, program), options)) = command_of_its_own(options)? {
+        bench.args([command, option]).arg(of_name(&built, program)?).args(options);
         return show_and_run(&mut bench);
     }
-    let built = build(&BENCHES)?;
-    let mut commands = vec![of_name(&built, "works")?.clone()];
+    bench.arg("compare");
     if !options.contains(&"--alone") {
-        commands.extend(build(&PEERS)?);
+        for peer in build(&PEERS)? {
+            bench.arg("--command").arg(peer);
+        }
     }
+    // The figures of earlier runs, which `--write` writes as well.
     let target = root().join("target");
     fs::create_dir_all(&target).map_err(|error| format!("{}: {error}", target.display()))?;
-    let mut bench = std::process::Command::new(of_name(&built, "bench")?);
-    for command in commands {
-        bench.arg("--command").arg(command);
-    }
-    bench.arg("--record").arg(root().join(RECORD));
-    bench.arg("--docs").arg(root().join("docs")).args(options);
-    show_and_run(&mut bench)
+    bench.arg("--record").arg(target.join("bench.json"));
+    show_and_run(bench.arg("--docs").arg(root().join("docs")).args(options))
 }
 
-/// The work among the options that is a program of its own, if one is named, and the options for
-/// it.
-fn program_of_its_own<'a>(options: &[&'a str]) -> Result<Option<(Program, Vec<&'a str>)>> {
-    let place = |program: &Program| {
-        let named = ["--work", program.name];
-        options.windows(2).position(|pair| pair == named)
-    };
-    let mut programs = PROGRAMS.into_iter();
-    let Some((program, at)) = programs.find_map(|program| Some((program, place(&program)?))) else {
-        return Ok(None);
-    };
-    let mut options = options.to_vec();
-    options.drain(at..at + 2);
-    match options.contains(&"--work") {
-        true => Err(format!("--work {} is measured alone", program.name)),
-        false => Ok(Some((program, options))),
+/// A command of its own, and the options for it.
+type OfItsOwn<'a> = ((&'static str, &'static str, &'static str), Vec<&'a str>);
+
+/// The command among the options that is one of its own, if one is named.
+fn command_of_its_own<'a>(options: &[&'a str]) -> Result<Option<OfItsOwn<'a>>> {
+    for command in COMMANDS {
+        let named = ["--work", command.0];
+        if let Some(at) = options.windows(2).position(|pair| pair == named) {
+            let options = [&options[..at], &options[at + 2..]].concat();
+            if options.contains(&"--work") {
+                return Err(format!("--work {} is measured alone", command.0));
+            }
+            return Ok(Some((command, options)));
+        }
     }
+    Ok(None)
 }
 
 /// A program among those that were built.
@@ -114,10 +88,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_work_that_is_a_program_of_its_own_is_alone() {
+    fn a_work_that_is_a_command_of_its_own_is_alone() {
         let found = |options: &[&'static str]| {
-            let found = program_of_its_own(options);
-            found.map(|found| found.map(|(program, options)| (program.name, options)))
+            let found = command_of_its_own(options);
+            found.map(|found| found.map(|((command, ..), options)| (command, options)))
         };
         assert_eq!(found(&["--work", "route-noop", "--quick"]), Ok(None));
         assert_eq!(

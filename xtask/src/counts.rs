@@ -7,11 +7,16 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
-use crate::tools::{Result, Tool, cargo, find, line, need, output, root, show_and_run};
+use serde::{Deserialize, Serialize};
+
+use crate::tools::{
+    Result, Tool, cargo, find, is_write, joined, line, need, output, read, root, run_within,
+    show_and_run,
+};
 
 const FILE: &str = "benches/counts.toml";
 const REWRITE: &str = "cargo xtask counts --write";
@@ -35,11 +40,7 @@ const PROFILE: [&str; 7] = [
 
 /// Runs it.
 pub(crate) fn run(options: &[&str]) -> Result<()> {
-    let write = match options {
-        [] => false,
-        ["--write"] => true,
-        _ => return Err("counts takes --write, or nothing".to_owned()),
-    };
+    let write = is_write(options)?;
     if let Err(missing) = need(&[VALGRIND]) {
         // Who works on something else need not have it.
         if write || env::var_os("CI").is_some_and(|ci| ci == "true") {
@@ -51,15 +52,13 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
     let counted = Counts { rustc: rustc("release")?, host: rustc("host")?, instructions: count()? };
     let path = root().join(FILE);
     if write {
-        return fs::write(&path, counted.to_text())
-            .map_err(|error| format!("{}: {error}", path.display()));
+        return crate::tools::write(&path, counted.to_text()?);
     }
-    let kept = fs::read_to_string(&path).map_err(|error| format!("{FILE}: {error}"))?;
-    compare(&Counts::parse(&kept)?, &counted)
+    compare(&Counts::parse(&read(&path)?)?, &counted)
 }
 
 /// What was counted, and with which compiler.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Counts {
     /// Its version.
     rustc: String,
@@ -71,39 +70,16 @@ struct Counts {
 
 impl Counts {
     fn parse(text: &str) -> Result<Counts> {
-        let wrong = |what: &str| format!("{FILE}: {what}; `{REWRITE}` writes it anew");
-        let table: toml::Table =
-            text.parse().map_err(|error: toml::de::Error| wrong(error.message()))?;
-        let word = |key: &str| {
-            let value = table.get(key).and_then(toml::Value::as_str);
-            value.map(str::to_owned).ok_or_else(|| wrong(key))
-        };
-        let works = table
-            .get("instructions")
-            .and_then(toml::Value::as_table)
-            .ok_or_else(|| wrong("instructions"))?;
-        let number = |(name, count): (&String, &toml::Value)| {
-            let count = count.as_float().filter(|count| *count > 0.0);
-            Ok((name.clone(), count.ok_or_else(|| wrong(name))?))
-        };
-        Ok(Counts {
-            rustc: word("rustc")?,
-            host: word("host")?,
-            instructions: works.iter().map(number).collect::<Result<_>>()?,
-        })
+        let parsed = toml::from_str(text);
+        parsed.map_err(|error| format!("{FILE}: {error}; `{REWRITE}` writes it anew"))
     }
 
-    fn to_text(&self) -> String {
-        let (rustc, host) = (&self.rustc, &self.host);
-        let mut text = format!(
+    fn to_text(&self) -> Result<String> {
+        let text = toml::to_string(self).map_err(|error| error.to_string())?;
+        Ok(format!(
             "# Instructions that each work of benches/counts takes for an item. `{REWRITE}` writes this file, `cargo xtask\n\
-             # prove` compares: more than {TOLERANCE} % above it is a failure.\n\
-             rustc = \"{rustc}\"\nhost = \"{host}\"\n\n[instructions]\n"
-        );
-        for (name, count) in &self.instructions {
-            text.push_str(&format!("\"{name}\" = {count:.1}\n"));
-        }
-        text
+             # prove` compares: more than {TOLERANCE} % above it is a failure.\n{text}"
+        ))
     }
 }
 
@@ -130,8 +106,7 @@ fn compare(kept: &Counts, counted: &Counts) -> Result<()> {
             println!("  less than before: `{REWRITE}` keeps it so");
         }
     }
-    let gone = |name: &&String| !counted.instructions.contains_key(*name);
-    let gone = kept.instructions.keys().filter(gone);
+    let gone = kept.instructions.keys().filter(|it| !counted.instructions.contains_key(*it));
     wrong.extend(gone.map(|name| format!("{name}: in {FILE}, but there is no such work")));
     if wrong.is_empty() {
         return Ok(());
@@ -143,7 +118,7 @@ fn compare(kept: &Counts, counted: &Counts) -> Result<()> {
         ));
     }
     wrong.push(format!("where this is meant, `{REWRITE}` rewrites the file"));
-    Err(wrong.join("\nxtask: "))
+    joined(&wrong)
 }
 
 /// Builds the program, and counts all that it lists.
@@ -177,13 +152,9 @@ fn collected(program: &Path, work: &str, rounds: u32) -> Result<u64> {
     command.env_clear().current_dir("/");
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
     command.arg(program).args([work, &rounds.to_string()]);
-    let name = line(&command);
-    let output = command.output().map_err(|error| format!("{name}: {error}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    if !output.status.success() {
-        return Err(format!("{name}: {}\n{}", output.status, said.trim_end()));
-    }
-    read_collected(&said).ok_or_else(|| format!("{name} does not say what it counted:\n{said}"))
+    let (said, ended) = run_within(&mut command, "counts", Duration::MAX);
+    ended.map_err(|error| format!("{}: {error}\n{}", line(&command), said.trim_end()))?;
+    read_collected(&said).ok_or_else(|| format!("valgrind does not say what it counted:\n{said}"))
 }
 
 /// Reads a line such as `==6549== Collected : 15515130`.
@@ -194,12 +165,8 @@ fn read_collected(said: &str) -> Option<u64> {
 
 /// A line of `rustc -vV`.
 fn rustc(what: &str) -> Result<String> {
-    let said =
-        output(Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into())).arg("-vV"))?;
-    said.lines()
-        .find_map(|line| line.strip_prefix(what)?.strip_prefix(": "))
-        .map(str::to_owned)
-        .ok_or_else(|| format!("rustc -vV says no {what}"))
+    let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    crate::nightly::line_of(&output(Command::new(rustc).arg("-vV"))?, what)
 }
 
 #[cfg(test)]
@@ -218,7 +185,7 @@ mod tests {
     #[test]
     fn the_file_reads_back() {
         let all = counts(&[("decode a route", 712.4), ("plan, nothing changed", 1001.0)]);
-        assert_eq!(Counts::parse(&all.to_text()), Ok(all));
+        assert_eq!(Counts::parse(&all.to_text().unwrap()), Ok(all));
         assert!(Counts::parse("rustc = 5").unwrap_err().contains(REWRITE));
     }
 

@@ -3,11 +3,11 @@
 //! features of that name in others, and named.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use crate::packages::{self, Package};
 use crate::programs::Program;
-use crate::tools::{self, Result, find};
+use crate::tools::{self, Result, find, succeeds};
 
 /// The crate.
 pub(crate) const PACKAGE: &str = "trueup-etcd";
@@ -41,9 +41,7 @@ pub(crate) fn need_all() -> Result<()> {
 pub(crate) fn can_build() -> bool {
     let mut protoc = Command::new("protoc");
     // Debian has the definitions in a package of their own.
-    protoc.args(["--descriptor_set_out=/dev/null", "google/protobuf/descriptor.proto"]);
-    let status = protoc.stdout(Stdio::null()).stderr(Stdio::null()).status();
-    status.is_ok_and(|status| status.success())
+    succeeds(protoc.args(["--descriptor_set_out=/dev/null", "google/protobuf/descriptor.proto"]))
 }
 
 /// True if its tests can be run here.
@@ -79,18 +77,11 @@ fn has_clock() -> bool {
 }
 
 fn missing() -> Vec<&'static str> {
-    let mut packages = Vec::new();
-    if find("protoc").is_err() {
-        packages.push("protobuf-compiler");
-    }
-    if !can_build() {
-        packages.push("libprotobuf-dev");
-    }
-    if find("etcd").is_err() {
-        packages.push("etcd-server");
-    }
-    if !has_clock() {
-        packages.push("libfaketime");
-    }
-    packages
+    let needed = [
+        (find("protoc").is_ok(), "protobuf-compiler"),
+        (can_build(), "libprotobuf-dev"),
+        (find("etcd").is_ok(), "etcd-server"),
+        (has_clock(), "libfaketime"),
+    ];
+    needed.into_iter().filter(|(is_there, _)| !is_there).map(|(_, package)| package).collect()
 }

@@ -3,10 +3,12 @@
 //! from `--seeds` and from findings.
 
 use std::fs;
-use std::process::Stdio;
+use std::time::Duration;
 
 use crate::nightly;
-use crate::tools::{Result, cargo, install, line, need_ip, root, show_and_run};
+use crate::tools::{
+    Result, at, cargo, entries, install, joined, need_ip, root, run_within, show_and_run,
+};
 
 const VERSION: &str = "0.13.2";
 /// How long a target runs unless said otherwise.
@@ -36,14 +38,8 @@ pub(crate) fn run(args: &[&str]) -> Result<String> {
             failed.push(format!("{target}: a finding, see above"));
         }
     }
-    match failed.is_empty() {
-        true => Ok(format!(
-            "{all} executions of {} targets, {} s each: no finding",
-            targets.len(),
-            seconds
-        )),
-        false => Err(failed.join("\nxtask: ")),
-    }
+    joined(&failed)?;
+    Ok(format!("{all} executions of {} targets, {seconds} s each: no finding", targets.len()))
 }
 
 /// Records the running kernel's own words.
@@ -55,15 +51,9 @@ fn seeds() -> Result<()> {
 
 /// The names of all targets, in their order.
 pub(crate) fn targets() -> Result<Vec<String>> {
-    let folder = root().join("fuzz/fuzz_targets");
-    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
-    let mut names = Vec::new();
-    for entry in fs::read_dir(&folder).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        names.extend(path.file_stem().map(|name| name.to_string_lossy().into_owned()));
-    }
-    names.sort();
-    Ok(names)
+    let paths = entries(&root().join("fuzz/fuzz_targets"))?;
+    let names = paths.iter().filter_map(|path| path.file_stem());
+    Ok(names.map(|name| name.to_string_lossy().into_owned()).collect())
 }
 
 /// What is asked for.
@@ -109,18 +99,14 @@ impl Options {
 fn drive(target: &str, seconds: u64) -> Result<(String, bool)> {
     // libFuzzer writes what it finds worth keeping into the first folder.
     let work = root().join("target/fuzz/corpus").join(target);
-    fs::create_dir_all(&work).map_err(|error| format!("{}: {error}", work.display()))?;
+    at(&work, fs::create_dir_all(&work))?;
     let (work, corpus) = (work.to_string_lossy(), format!("fuzz/corpus/{target}"));
     let time = format!("-max_total_time={seconds}");
     let mut command = nightly::cargo(&["fuzz", "run", target, &work, &corpus]);
     command.args(["--", &time, "-print_final_stats=1", "-timeout=10", "-rss_limit_mb=4096"]);
-    let output = command
-        .stdout(Stdio::null())
-        .output()
-        .map_err(|error| format!("{}: {error}", line(&command)))?;
-    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    let (log, ended) = run_within(&mut command, &format!("fuzz-{target}"), Duration::MAX);
     // A target that never ran found nothing, and is no success either.
-    Ok((log, !output.status.success()))
+    Ok((log, ended.is_err()))
 }
 
 /// What libFuzzer says of a run.
@@ -154,22 +140,21 @@ impl Numbers {
 
 /// The lines of a log that say what was found: from the panic on, without its backtrace.
 fn finding_of(log: &str) -> String {
-    let telling = |line: &&str| {
-        [
-            "panicked at",
-            "assertion",
-            "left:",
-            "right:",
-            "SUMMARY",
-            "ERROR:",
-            "error:",
-            "artifact_prefix",
-            "Failing input",
-        ]
-        .iter()
-        .any(|word| line.contains(word))
-    };
-    log.lines().filter(telling).collect::<Vec<_>>().join("\n")
+    const TELLING: [&str; 9] = [
+        "panicked at",
+        "assertion",
+        "left:",
+        "right:",
+        "SUMMARY",
+        "ERROR:",
+        "error:",
+        "artifact_prefix",
+        "Failing input",
+    ];
+    log.lines()
+        .filter(|line| TELLING.iter().any(|word| line.contains(word)))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 #[cfg(test)]

@@ -3,12 +3,11 @@
 //! (`crates/kernel/net/src/kinds/registry.rs`) is there to do without.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use syn::visit::Visit;
 
-use crate::tools::{Result, root};
+use crate::tools::{Result, files, read, root};
 
 /// So many such places are allowed.
 #[cfg(test)]
@@ -32,35 +31,26 @@ pub(crate) fn run(sources: Option<&str>) -> Result<()> {
 
 /// File, line and number of kinds of each such match in the crates' sources.
 fn places(root: &Path) -> Result<Vec<(PathBuf, usize, usize)>> {
-    let mut files = Vec::new();
-    sources(&root.join("crates"), &mut files).map_err(|error| error.to_string())?;
-    files.sort();
     let mut places = Vec::new();
-    for path in files {
-        let text = fs::read_to_string(&path).map_err(|error| error.to_string())?;
-        let file =
-            syn::parse_file(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+    for path in files(&root.join("crates"))? {
+        let name = path.strip_prefix(root).unwrap_or(&path);
+        if !is_production(name) {
+            continue;
+        }
+        let file = syn::parse_file(&read(&path)?)
+            .map_err(|error| format!("{}: {error}", path.display()))?;
         let mut matches = Matches::default();
         matches.visit_file(&file);
-        let name = path.strip_prefix(root).unwrap_or(&path);
         let found = matches.found.into_iter();
         places.extend(found.map(|(line, kinds)| (name.to_path_buf(), line, kinds)));
     }
     Ok(places)
 }
 
-/// The production sources below a folder.
-fn sources(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if path.is_dir() && !matches!(name, "tests" | "e2e" | "testkit" | "examples" | "target") {
-            sources(&path, files)?;
-        } else if name.ends_with(".rs") && name != "tests.rs" {
-            files.push(path);
-        }
-    }
-    Ok(())
+fn is_production(path: &Path) -> bool {
+    let is_of_tests = |part: &str| matches!(part, "tests" | "tests.rs" | "test" | "examples");
+    let mut parts = path.iter().filter_map(|part| part.to_str());
+    path.extension().is_some_and(|it| it == "rs") && !parts.any(is_of_tests)
 }
 
 /// The matches of a file, with their lines and how many kinds their arms name.

@@ -7,7 +7,7 @@ use std::fs;
 use std::time::{Duration, SystemTime};
 
 use crate::plant::copy_tree;
-use crate::tools::{Result, install, line, root};
+use crate::tools::{Result, install, line, output, read, root};
 
 const VERSION: &str = "27.1.0";
 const EXPLAINED: &str = "xtask/mutants.toml";
@@ -20,70 +20,59 @@ const TRIED: [i32; 3] = [0, 2, 3];
 /// The tests of a whole agent, on the kernel and on its model.
 const AGENT: [&str; 7] = ["--lib", "--test", "kernel", "--test", "scenarios", "--test", "simulate"];
 
-/// Files, and the tests that have to notice what is changed in them.
-struct Group {
-    name: &'static str,
-    files: &'static [&'static str],
-    /// Which tests of which packages, as words for cargo-mutants and for cargo.
+/// Files, and the tests of packages that have to notice what is changed in them, as words for
+/// cargo-mutants and for cargo.
+pub(crate) struct Group {
+    pub(crate) name: &'static str,
+    files: &'static str,
     packages: &'static [&'static str],
     tests: &'static [&'static str],
 }
 
-const GROUPS: [Group; 9] = [
-    Group {
-        name: "net",
-        files: &["crates/kernel/net/src/**"],
-        packages: &["trueup-net"],
-        tests: &["--lib", "--test", "it"],
-    },
-    Group {
-        name: "reconcile",
-        files: &["crates/core/reconcile/src/**"],
-        packages: &["trueup-reconcile", "trueup-loop"],
-        tests: &["--lib", "--test", "it"],
-    },
-    Group {
-        name: "loop",
-        files: &["crates/core/loop/src/**"],
-        packages: &["trueup-loop"],
-        tests: &["--lib", "--test", "it", "--test", "model"],
-    },
-    Group {
-        name: "queue",
-        files: &["crates/core/queue/src/**"],
-        packages: &["trueup-queue"],
-        tests: &["--test", "it", "--test", "memory", "--test", "model"],
-    },
-    Group {
-        name: "graph",
-        files: &["crates/core/graph/src/**"],
-        packages: &["trueup-graph"],
-        tests: &["--lib"],
-    },
-    Group {
-        name: "control",
-        files: &["crates/core/control/src/**"],
-        packages: &["trueup-control"],
-        tests: &["--lib", "--test", "it"],
-    },
-    Group {
-        name: "apply",
-        files: &["crates/kernel/apply/src/**"],
-        packages: &["trueup-apply", "trueup-rtnl", "trueup-e2e"],
-        tests: &AGENT,
-    },
-    Group {
-        name: "codecs",
-        files: &["crates/kernel/netlink/src/codec/**"],
-        packages: &["trueup-netlink", "trueup-observe"],
-        tests: &["--lib", "--test", "it", "--test", "kernel"],
-    },
-    Group {
-        name: "ledger",
-        files: &["crates/kernel/rtnl/src/ownership/**"],
-        packages: &["trueup-rtnl", "trueup-e2e"],
-        tests: &AGENT,
-    },
+const fn group(
+    name: &'static str,
+    files: &'static str,
+    packages: &'static [&'static str],
+    tests: &'static [&'static str],
+) -> Group {
+    Group { name, files, packages, tests }
+}
+
+pub(crate) const GROUPS: [Group; 9] = [
+    group("net", "crates/kernel/net/src/**", &["trueup-net"], &["--lib", "--test", "it"]),
+    group(
+        "reconcile",
+        "crates/core/reconcile/src/**",
+        &["trueup-reconcile", "trueup-loop"],
+        &["--lib", "--test", "it"],
+    ),
+    group(
+        "loop",
+        "crates/core/loop/src/**",
+        &["trueup-loop"],
+        &["--lib", "--test", "it", "--test", "model"],
+    ),
+    group(
+        "queue",
+        "crates/core/queue/src/**",
+        &["trueup-queue"],
+        &["--test", "it", "--test", "memory", "--test", "model"],
+    ),
+    group("graph", "crates/core/graph/src/**", &["trueup-graph"], &["--lib"]),
+    group("control", "crates/core/control/src/**", &["trueup-control"], &["--lib", "--test", "it"]),
+    group(
+        "apply",
+        "crates/kernel/apply/src/**",
+        &["trueup-apply", "trueup-rtnl", "trueup-e2e"],
+        &AGENT,
+    ),
+    group(
+        "codecs",
+        "crates/kernel/netlink/src/codec/**",
+        &["trueup-netlink", "trueup-observe"],
+        &["--lib", "--test", "it", "--test", "kernel"],
+    ),
+    group("ledger", "crates/kernel/rtnl/src/ownership/**", &["trueup-rtnl", "trueup-e2e"], &AGENT),
 ];
 
 /// Runs a sample: of all groups, or of those named; `--seed N` for another one than today's.
@@ -113,24 +102,22 @@ pub(crate) fn run(options: &[&str]) -> Result<String> {
         let command = || {
             let mut command = std::process::Command::new(&program);
             command.arg("mutants").args(["--dir".as_ref(), tree.as_os_str()]);
-            for file in group.files {
-                command.args(["--file", file]);
-            }
+            command.args(["--file", group.files]);
             // Flags are disjoint, so that both give the same; and what is only shown to people.
             command.args(["--exclude-re", r"replace \| with \^ in"]);
             command.args(["--exclude-re", "impl (fmt::)?(Debug|Display) for"]);
             command
         };
-        let all = crate::tools::output(command().arg("--list"))?.lines().count();
+        let all = output(command().arg("--list"))?.lines().count();
         let shards = (all * GROUPS.len() / SAMPLE).max(1);
-        let output = root().join("target/mutants").join(group.name);
+        let folder = root().join("target/mutants").join(group.name);
         let mut run = command();
         run.args(["--in-place", "--baseline", "skip", "--timeout", "300"])
             .args(["--shard", &format!("{}/{shards}", seed % shards)])
             .args(["--sharding", "round-robin", "--no-shuffle"])
             .args(["--colors", "never", "--annotations", "none"])
             .arg("--output")
-            .arg(&output)
+            .arg(&folder)
             .env("CARGO_TARGET_DIR", root().join("target/mutants/build"))
             // What was built of one mutant in part is never linked with another.
             .env("CARGO_INCREMENTAL", "0")
@@ -144,11 +131,14 @@ pub(crate) fn run(options: &[&str]) -> Result<String> {
         if !status.code().is_some_and(|code| TRIED.contains(&code)) {
             return Err(format!("cargo-mutants: {status}"));
         }
-        let listed = |file: &str| lines(&output.join("mutants.out").join(file));
+        let listed = |file: &str| -> Vec<String> {
+            let text = fs::read_to_string(folder.join("mutants.out").join(file));
+            text.unwrap_or_default().lines().map(str::to_owned).collect()
+        };
         let caught = listed("caught.txt").len() + listed("timeout.txt").len();
         let missed = listed("missed.txt");
         if caught + missed.len() == 0 {
-            return Err(format!("no mutant of {} was built: see {}", group.name, output.display()));
+            return Err(format!("no mutant of {} was built: see {}", group.name, folder.display()));
         }
         sum.all += all;
         sum.caught += caught;
@@ -170,11 +160,6 @@ pub(crate) fn run(options: &[&str]) -> Result<String> {
 fn today() -> usize {
     let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or(Duration::ZERO);
     (since.as_secs() / (24 * 60 * 60)) as usize
-}
-
-fn lines(path: &std::path::Path) -> Vec<String> {
-    let text = fs::read_to_string(path).unwrap_or_default();
-    text.lines().map(str::to_owned).collect()
 }
 
 /// What came of a sample.
@@ -208,9 +193,7 @@ struct Explained(Vec<(String, String)>);
 
 impl Explained {
     fn read() -> Result<Explained> {
-        let path = root().join(EXPLAINED);
-        let text = fs::read_to_string(&path).map_err(|error| format!("{EXPLAINED}: {error}"))?;
-        Explained::parse(&text)
+        Explained::parse(&read(&root().join(EXPLAINED))?)
     }
 
     fn parse(text: &str) -> Result<Explained> {

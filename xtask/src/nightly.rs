@@ -1,8 +1,8 @@
 //! The nightly toolchain beside the one that runs this: libFuzzer, the sanitizers and Miri need it.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use crate::tools::{Result, path_with_tools, root};
+use crate::tools::{Result, output, path_with_tools, root, succeeds};
 
 /// The nightly toolchain's cargo, in the workspace's root.
 pub(crate) fn cargo(args: &[&str]) -> Command {
@@ -27,19 +27,18 @@ pub(crate) fn need() -> Result<()> {
 
 /// Returns true if its cargo can do that.
 pub(crate) fn answers(args: &[&str]) -> bool {
-    let status = cargo(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    status.is_ok_and(|status| status.success())
+    succeeds(&mut cargo(args))
 }
 
 /// The machine that it builds for, as rustc names it.
 pub(crate) fn host() -> Result<String> {
-    let output = Command::new("rustup")
-        .args(["run", "nightly", "rustc", "-vV"])
-        .output()
-        .map_err(|error| format!("rustup: {error}"))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    text.lines()
-        .find_map(|line| line.strip_prefix("host: "))
-        .map(str::to_owned)
-        .ok_or_else(|| "`rustup run nightly rustc -vV` names no host".to_owned())
+    let rustc = ["run", "nightly", "rustc", "-vV"];
+    line_of(&output(Command::new("rustup").args(rustc))?, "host")
+}
+
+/// A line of what `rustc -vV` says.
+pub(crate) fn line_of(said: &str, what: &str) -> Result<String> {
+    let mut lines = said.lines();
+    let found = lines.find_map(|line| line.strip_prefix(what)?.strip_prefix(": "));
+    found.map(str::to_owned).ok_or_else(|| format!("rustc -vV says no {what}"))
 }

@@ -5,13 +5,13 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use crate::etcd;
 use crate::nightly;
 use crate::packages::{Package, public};
 use crate::steps::Steps;
-use crate::tools::{Result, cargo, need_ip, output, root, show_and_run};
+use crate::tools::{Result, at, cargo, need_ip, output, root, show_and_run, succeeds, write};
 
 /// Where packages are written and built. Cargo takes a package of one version for the same,
 /// whatever is in it: no build may last.
@@ -92,21 +92,16 @@ fn has_toolchain(version: &str, home: Option<&Path>) -> bool {
     if let Some(home) = home {
         rustc.env("RUSTUP_HOME", home);
     }
-    let status = rustc.stdout(Stdio::null()).stderr(Stdio::null()).status();
-    status.is_ok_and(|status| status.success())
+    succeeds(&mut rustc)
 }
 
 /// Builds the documentation with the flags of docs.rs, on nightly where there is one: features are
 /// shown beside what needs them only there.
 fn documentation(packages: &[Package]) -> Result<()> {
     let words = ["doc", "--quiet", "--no-deps", "--lib", "--all-features"];
-    let mut doc = match nightly::need() {
-        Ok(()) => nightly::cargo(&words),
-        Err(_) => cargo(&words),
-    };
-    let flags = match nightly::need() {
-        Ok(()) => "-Dwarnings --cfg docsrs",
-        Err(_) => "-Dwarnings",
+    let (mut doc, flags) = match nightly::need() {
+        Ok(()) => (nightly::cargo(&words), "-Dwarnings --cfg docsrs"),
+        Err(_) => (cargo(&words), "-Dwarnings"),
     };
     for package in packages.iter().filter(|package| package.library.is_some()) {
         doc.args(["--package", &package.name]);
@@ -168,7 +163,7 @@ fn consumer(packages: &[Package]) -> Result<()> {
 
 /// Copies the packages and the crate that uses them into a folder.
 fn copy(packages: &[Package], folder: &Path) -> Result<()> {
-    fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    at(folder, fs::create_dir_all(folder))?;
     let mut copy = Command::new("cp");
     copy.arg("-R").arg(root().join("xtask/consumer"));
     let mut config = "[patch.crates-io]\n".to_owned();
@@ -180,9 +175,7 @@ fn copy(packages: &[Package], folder: &Path) -> Result<()> {
     output(copy.arg(folder))?;
     // The versions of dependencies that all tests ran with.
     let consumer = folder.join("consumer");
-    let failed = |error: std::io::Error| format!("{}: {error}", consumer.display());
-    fs::copy(root().join("Cargo.lock"), consumer.join("Cargo.lock")).map_err(failed)?;
-    let file = consumer.join(".cargo/config.toml");
-    fs::create_dir_all(consumer.join(".cargo")).map_err(failed)?;
-    fs::write(file, config).map_err(failed)
+    at(&consumer, fs::copy(root().join("Cargo.lock"), consumer.join("Cargo.lock")))?;
+    at(&consumer, fs::create_dir_all(consumer.join(".cargo")))?;
+    write(&consumer.join(".cargo/config.toml"), config)
 }

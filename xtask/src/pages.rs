@@ -7,7 +7,9 @@ mod lists;
 use std::fs;
 use std::path::PathBuf;
 
-use crate::tools::{crate_folders, root};
+use trueup_e2e::page::Page;
+
+use crate::tools::{files, read, root};
 
 const REPOSITORY: &str = "https://github.com/trueup/trueup/blob/main/";
 
@@ -15,49 +17,42 @@ const REPOSITORY: &str = "https://github.com/trueup/trueup/blob/main/";
 const FOLDERS: [&str; 6] = ["crates/", "docs/", "xtask/", "benches/", "fuzz/", "examples/"];
 
 #[test]
-fn every_path_that_other_pages_name_exists() {
-    for page in ["ownership", "safety", "order", "agents"] {
-        let page = fs::read_to_string(root().join(format!("docs/{page}.md"))).unwrap();
+fn every_path_that_the_pages_name_exists() {
+    for (name, least) in
+        [("ownership", 0), ("safety", 0), ("order", 0), ("agents", 0), ("architecture", 60)]
+    {
+        let page = Page::read(&format!("docs/{name}.md")).text;
         let named = page.split('`').skip(1).step_by(2);
-        for path in named.filter(|name| name.starts_with("crates/")) {
-            assert!(root().join(path).exists(), "{path}");
-        }
-    }
-}
-
-#[test]
-fn every_path_that_the_architecture_page_names_exists() {
-    let page = fs::read_to_string(root().join("docs/architecture.md")).unwrap();
-    let named = page.split('`').skip(1).step_by(2);
-    let links = page.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
-    let linked = links.map(|(link, _)| format!("docs/{link}"));
-    let paths: Vec<_> = named
-        .filter(|name| FOLDERS.iter().any(|folder| name.starts_with(folder)))
-        .map(str::to_owned)
-        .chain(linked)
-        .collect();
-    assert!(paths.len() > 60, "{}", paths.len());
-    for path in paths {
-        assert!(root().join(&path).exists(), "{path}");
+        let links = page.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+        let linked = links.filter(|_| least > 0).map(|(link, _)| format!("docs/{link}"));
+        let paths: Vec<_> = named
+            .filter(|name| match least {
+                0 => name.starts_with("crates/"),
+                _ => FOLDERS.iter().any(|folder| name.starts_with(folder)),
+            })
+            .map(str::to_owned)
+            .chain(linked)
+            .collect();
+        assert!(paths.len() >= least, "{name}: {}", paths.len());
+        let gone = paths.iter().filter(|path| !root().join(path).exists());
+        assert_eq!(gone.collect::<Vec<_>>(), [&String::new(); 0], "{name}");
     }
 }
 
 #[test]
 fn every_link_leads_somewhere() {
-    let mut pages: Vec<_> =
-        crate_folders().unwrap().iter().map(|folder| folder.join("README.md")).collect();
-    for (folder, name) in [("docs", ""), ("examples", "README.md"), ("", "")] {
-        for entry in fs::read_dir(root().join(folder)).unwrap() {
-            let page = entry.unwrap().path().join(name);
-            let page = page.components().collect::<PathBuf>();
-            if page.extension().is_some_and(|ending| ending == "md") && page.is_file() {
-                pages.push(page);
-            }
-        }
-    }
+    let is_ours = |page: &&Page| {
+        let folder = page.name.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let is_of_crate = folder.starts_with("crates/") && page.name.ends_with("/README.md");
+        is_of_crate && folder.split('/').count() == 3
+            || ["", "docs"].contains(&folder)
+            || folder.starts_with("examples/") && page.name.ends_with("/README.md")
+    };
+    let pages = pages();
+    let pages: Vec<&Page> = pages.iter().filter(is_ours).collect();
     assert!(pages.len() > 20, "{pages:?}");
     for page in pages {
-        let text = fs::read_to_string(&page).unwrap();
+        let (text, page) = (&page.text, root().join(&page.name));
         let links = text.split("](").skip(1);
         for link in links.filter_map(|rest| rest.split_once(')')) {
             let link = link.0;
@@ -79,12 +74,65 @@ fn every_link_leads_somewhere() {
     }
 }
 
+#[test]
+fn the_page_on_safety_names_tests_and_scenarios_that_there_are() {
+    let page = Page::read("docs/safety.md").text;
+    let scenarios = root().join("crates/test/e2e/scenarios");
+    let scenarios: Vec<_> = files(&scenarios)
+        .unwrap()
+        .iter()
+        .map(|path| path.strip_prefix(&scenarios).unwrap().with_extension("").display().to_string())
+        .collect();
+    let code = code(&["crates"]);
+    let rows = page.lines().filter(|line| line.starts_with("| ") && line.contains('`'));
+    let mut named = 0;
+    for name in rows.flat_map(|row| row.split('`').skip(1).step_by(2)) {
+        let found = if name.starts_with("crates/") || name.starts_with("docs/") {
+            root().join(name).exists()
+        } else if let Some((stem, "")) = name.split_once('*') {
+            scenarios.iter().any(|scenario| scenario.starts_with(stem))
+        } else if name.contains('/') {
+            scenarios.iter().any(|scenario| scenario == name)
+        } else if name.contains('_') {
+            code.contains(&format!("fn {name}("))
+        } else {
+            continue;
+        };
+        assert!(found, "{name}");
+        named += 1;
+    }
+    assert!(named > 30, "{named}");
+}
+
+/// Returns all pages, by their paths from the root.
+fn pages() -> Vec<Page> {
+    let all = files(&root()).unwrap();
+    let from_root = all
+        .iter()
+        .filter(|path| path.extension().is_some_and(|it| it == "md"))
+        .map(|path| path.strip_prefix(root()).unwrap());
+    let pages: Vec<Page> = from_root.map(|path| Page::read(path.to_str().unwrap())).collect();
+    assert!(pages.len() > 30, "{pages:?}");
+    pages
+}
+
+/// Returns the text of all sources below folders.
+fn code(folders: &[&str]) -> String {
+    let all = folders.iter().flat_map(|folder| files(&root().join(folder)).unwrap());
+    all.filter(|path| path.extension().is_some_and(|it| it == "rs"))
+        .map(|path| read(&path).unwrap())
+        .collect()
+}
+
 /// The anchor of a heading, as the pages' readers make it.
 fn leads(line: &str) -> String {
     let Some(heading) = line.strip_prefix('#') else {
         return String::new();
     };
     let heading = heading.trim_start_matches('#').trim().to_lowercase();
-    let kept = |letter: &char| letter.is_alphanumeric() || [' ', '-', '_'].contains(letter);
-    heading.chars().filter(kept).collect::<String>().replace(' ', "-")
+    heading
+        .chars()
+        .filter(|letter| letter.is_alphanumeric() || [' ', '-', '_'].contains(letter))
+        .collect::<String>()
+        .replace(' ', "-")
 }

@@ -12,12 +12,12 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use crate::programs::{self, Program};
-use crate::tools::{Result, need_ip, root, run_within};
+use crate::tools::{Result, at, entries, files, joined, need_ip, read, root, run_within, write};
 
 const PLANTS: &str = "crates/test/e2e/plants";
 /// So begins a patch whose fault only scenarios can show, and then comes why.
@@ -44,85 +44,84 @@ const SCENARIO_SECONDS: &str = "45";
 /// A fault.
 struct Plant {
     patch: PathBuf,
+    name: String,
+    text: String,
     /// The number of the invariant that it breaks, or the name of a crate.
     breaks: String,
-    noticed_by: NoticedBy,
 }
 
-enum NoticedBy {
-    /// Scenarios that name the invariant, and the simulation.
-    Scenarios(u32),
-    /// A test program, such as `queue/model` or `graph`.
-    Program(String),
+impl Plant {
+    /// The test program that has to notice it, such as `queue/model` or `graph`: else scenarios
+    /// have to that name the invariant, and the simulation.
+    fn program(&self) -> Option<&str> {
+        self.text.strip_prefix(PROGRAM)?.split([':', '\n']).next()
+    }
+
+    /// Has it in the tree while something is done.
+    fn planted<T>(&self, tree: &Path, act: impl FnOnce() -> Result<T>) -> Result<T> {
+        git_apply(tree, &self.patch, &[])?;
+        let done = act();
+        git_apply(tree, &self.patch, &["--reverse"])?;
+        done
+    }
 }
 
 /// Runs it; with numbers and names of crates, for those alone. Returns the results in one line.
 pub(crate) fn run(only: &[&str]) -> Result<String> {
-    let (mut of_invariants, mut of_programs) = (Vec::new(), Vec::new());
-    for plant in plants()? {
-        if !only.is_empty() && !only.contains(&&*plant.breaks) {
-            continue;
-        }
-        match plant.noticed_by {
-            NoticedBy::Scenarios(number) => of_invariants.push((number, plant.patch)),
-            NoticedBy::Program(program) => of_programs.push((program, plant.patch)),
-        }
-    }
+    let mut all = plants()?;
+    all.retain(|plant| only.is_empty() || only.contains(&&*plant.breaks));
+    let (of_programs, of_invariants): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|plant| plant.program().is_some());
     let tree = root().join("target/plant/tree");
     copy_tree(&tree)?;
     let (mut results, mut errors) = (Vec::new(), Vec::new());
-    let mut note = |result: Result<String>| match result {
-        Ok(line) => results.push(line),
-        Err(error) => errors.push(error),
-    };
-    if !of_programs.is_empty() {
-        note(run_programs(&tree, of_programs));
+    for (plants, run) in [(of_programs, run_programs as Run), (of_invariants, run_scenarios)] {
+        if plants.is_empty() {
+            continue;
+        }
+        match run(&tree, &plants) {
+            Ok(line) => results.push(line),
+            Err(error) => errors.push(error),
+        }
     }
-    if !of_invariants.is_empty() {
-        note(run_scenarios(&tree, of_invariants));
-    }
-    match errors.is_empty() {
-        true => Ok(results.join("; ")),
-        false => Err(errors.join("\nxtask: ")),
-    }
+    joined(&errors)?;
+    Ok(results.join("; "))
 }
 
+type Run = fn(&Path, &[Plant]) -> Result<String>;
+
 /// Plants the faults that test programs have to notice.
-fn run_programs(tree: &Path, plants: Vec<(String, PathBuf)>) -> Result<String> {
+fn run_programs(tree: &Path, plants: &[Plant]) -> Result<String> {
     let passes = |program: &str| {
         let package = format!("trueup-{program}");
-        let built = match program.split_once('/') {
-            Some((_, target)) => build(tree, &["--test", target])?,
+        let target = program.split_once('/').map(|(_, target)| ["--test", target]);
+        let built = match &target {
+            Some(target) => build(tree, target)?,
             None => build(tree, &["-p", &package, "--lib"])?,
         };
-        let mut command = command(&built, program)?;
-        Ok::<_, String>(run_within(&mut command, PROGRAM_ENDS).1.is_ok())
+        Ok::<_, String>(run_one(&built, program, PROGRAM_ENDS)?.1.is_ok())
     };
-    let mut missed = Vec::new();
-    let programs: BTreeSet<_> = plants.iter().map(|(program, _)| program).collect();
+    let programs: BTreeSet<_> = plants.iter().filter_map(Plant::program).collect();
     for program in programs {
         if !passes(program)? {
             return Err(format!("{program} fails without any fault"));
         }
     }
-    for (program, plant) in &plants {
-        let name = plant.file_stem().unwrap_or_default().to_string_lossy();
-        git_apply(tree, plant, &[])?;
-        let passed = passes(program);
-        git_apply(tree, plant, &["--reverse"])?;
-        match passed? {
-            false => println!("{name}:\n  noticed by {program}"),
-            true => missed.push(format!("{program} does not notice the fault {name}")),
+    let mut missed = Vec::new();
+    for plant in plants {
+        let (name, program) = (&plant.name, plant.program().unwrap_or_default());
+        if plant.planted(tree, || passes(program))? {
+            missed.push(format!("{program} does not notice the fault {name}"));
+        } else {
+            println!("{name}:\n  noticed by {program}");
         }
     }
-    match missed.is_empty() {
-        true => Ok(format!("{} faults, each noticed by its test program", plants.len())),
-        false => Err(missed.join("\nxtask: ")),
-    }
+    joined(&missed)?;
+    Ok(format!("{} faults, each noticed by its test program", plants.len()))
 }
 
 /// Plants the faults that scenarios have to notice.
-fn run_scenarios(tree: &Path, plants: Vec<(u32, PathBuf)>) -> Result<String> {
+fn run_scenarios(tree: &Path, plants: &[Plant]) -> Result<String> {
     need_ip()?;
     println!("without a fault:");
     let sound = try_out(tree)?;
@@ -130,31 +129,24 @@ fn run_scenarios(tree: &Path, plants: Vec<(u32, PathBuf)>) -> Result<String> {
         return Err(format!("a test fails without any fault: {sound:?}"));
     }
     println!("  all scenarios pass, and the simulation finds nothing");
-    let (mut missed, mut steps) = (Vec::new(), Vec::new());
-    let mut of_scenarios_alone = 0;
-    for (number, plant) in plants {
-        let name = plant.file_stem().unwrap_or_default().to_string_lossy();
+    let (mut missed, mut steps, mut of_scenarios_alone) = (Vec::new(), Vec::new(), 0);
+    for plant in plants {
+        let name = &plant.name;
         println!("{name}:");
-        git_apply(tree, &plant, &[])?;
-        let noticed = try_out(tree);
-        git_apply(tree, &plant, &["--reverse"])?;
-        let noticed = noticed?;
-        for test in &noticed.scenarios {
-            println!("  {test}");
-        }
+        let noticed = plant.planted(tree, || try_out(tree))?;
+        noticed.scenarios.iter().for_each(|test| println!("  {test}"));
+        let number = plant.breaks.parse().unwrap_or_default();
         if noticed.scenarios.is_empty() || !noticed.named.contains(&number) {
             println!("  NOT NOTICED by a scenario");
             missed.push(format!("no scenario names the fault {name}"));
         }
-        let text = fs::read_to_string(&plant).map_err(|error| format!("{name}: {error}"))?;
-        let is_of_scenarios_alone = text.starts_with(SCENARIOS_ALONE);
         match noticed.steps {
             Some(found) => {
                 println!("  found by the simulation after {found} steps");
                 steps.push(found);
             }
-            None if is_of_scenarios_alone => {
-                println!("  {}", text.lines().next().unwrap_or_default());
+            None if plant.text.starts_with(SCENARIOS_ALONE) => {
+                println!("  {}", plant.text.lines().next().unwrap_or_default());
                 of_scenarios_alone += 1;
             }
             None => {
@@ -163,46 +155,30 @@ fn run_scenarios(tree: &Path, plants: Vec<(u32, PathBuf)>) -> Result<String> {
             }
         }
     }
-    if !missed.is_empty() {
-        return Err(missed.join("\nxtask: "));
-    }
-    let (least, most) = (steps.iter().min(), steps.iter().max());
+    joined(&missed)?;
+    let (least, most) = (steps.iter().min().unwrap_or(&0), steps.iter().max().unwrap_or(&0));
+    let found = steps.len();
     Ok(format!(
-        "{} faults, each named by a scenario; the simulation finds {} of them after {} to {} steps, \
+        "{} faults, each named by a scenario; the simulation finds {found} of them after {least} to {most} steps, \
          and {of_scenarios_alone} cannot come about in it",
-        steps.len() + of_scenarios_alone,
-        steps.len(),
-        least.unwrap_or(&0),
-        most.unwrap_or(&0)
+        found + of_scenarios_alone,
     ))
 }
 
 /// The faults in the order of their invariants, of which each has one at least, then those of
 /// crates.
 fn plants() -> Result<Vec<Plant>> {
-    let folder = root().join(PLANTS);
-    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
     let mut plants = Vec::new();
-    for entry in fs::read_dir(&folder).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let (breaks, _) = name.split_once('-').unwrap_or_default();
-        let text = fs::read_to_string(&path).map_err(failed)?;
-        let program = text.strip_prefix(PROGRAM).and_then(|it| it.split([':', '\n']).next());
-        let noticed_by = match (program, breaks.parse()) {
-            (Some(program), _) => NoticedBy::Program(program.to_owned()),
-            (None, Ok(number)) => NoticedBy::Scenarios(number),
-            (None, Err(_)) => {
-                return Err(format!("{}: want NUMBER-WORDS.patch", path.display()));
-            }
-        };
-        plants.push(Plant { breaks: breaks.to_owned(), noticed_by, patch: path });
+    for patch in entries(&root().join(PLANTS))? {
+        let name = patch.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let breaks = name.split_once('-').unwrap_or_default().0.to_owned();
+        let plant = Plant { text: read(&patch)?, patch, name, breaks };
+        if plant.program().is_none() && plant.breaks.parse::<u32>().is_err() {
+            return Err(format!("{}: want NUMBER-WORDS.patch", plant.patch.display()));
+        }
+        plants.push(plant);
     }
-    plants.sort_by(|one, other| one.patch.cmp(&other.patch));
-    let is_broken = |number: &u32| {
-        let mut breaks = plants.iter().map(|plant| &plant.breaks);
-        breaks.any(|it| *it == number.to_string())
-    };
+    let is_broken = |number: &u32| plants.iter().any(|it| it.breaks == number.to_string());
     match (1..=INVARIANTS).find(|number| !is_broken(number)) {
         Some(n) => Err(format!("{PLANTS} has no fault for invariant {n}")),
         None => Ok(plants),
@@ -225,28 +201,15 @@ pub(crate) fn copy_tree(tree: &Path) -> Result<()> {
         if !from.is_file() {
             continue;
         }
-        let failed = |error: std::io::Error| format!("{}: {error}", file.display());
-        let bytes = fs::read(&from).map_err(failed)?;
+        let bytes = at(&from, fs::read(&from))?;
         if fs::read(&to).ok().as_ref() != Some(&bytes) {
-            fs::create_dir_all(to.parent().unwrap_or(tree)).map_err(failed)?;
-            fs::write(&to, bytes).map_err(failed)?;
+            at(&to, fs::create_dir_all(to.parent().unwrap_or(tree)))?;
+            write(&to, bytes)?;
         }
         kept.insert(to);
     }
-    remove_others(tree, &kept).map_err(|error| format!("{}: {error}", tree.display()))
-}
-
-fn remove_others(folder: &Path, kept: &BTreeSet<PathBuf>) -> std::io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let path = entry.path();
-        if entry.file_type()?.is_dir() {
-            remove_others(&path, kept)?;
-        } else if !kept.contains(&path) {
-            fs::remove_file(&path)?;
-        }
-    }
-    Ok(())
+    let gone = files(tree)?.into_iter().filter(|file| !kept.contains(file));
+    gone.into_iter().try_for_each(|file| at(&file, fs::remove_file(&file)))
 }
 
 fn git_apply(tree: &Path, patch: &Path, more: &[&str]) -> Result<()> {
@@ -284,30 +247,22 @@ fn build(tree: &Path, targets: &[&str]) -> Result<Vec<Program>> {
     programs::build_in(tree, Some(&target), targets)
 }
 
-/// Returns the command of a test program.
-fn command(built: &[Program], name: &str) -> Result<Command> {
-    let is_it = |program: &&Program| program.is_test && program.name == name;
-    let program = built.iter().find(is_it);
-    let program = program.ok_or_else(|| format!("{name} was not built"))?;
-    let mut command = program.command();
-    command.arg("--color=never").stdin(Stdio::null());
-    Ok(command)
+/// Runs a test program of a tree.
+fn run_one(built: &[Program], name: &str, bound: Duration) -> Result<(String, Result<()>)> {
+    let mut command = programs::test(built, name)?.command();
+    // What fails is counted here, and not to be understood.
+    command.arg("--color=never").env("TRUEUP_STEPS", STEPS).env("TRUEUP_SHRINK", "0");
+    command.env("TRUEUP_SCENARIO_SECONDS", SCENARIO_SECONDS);
+    Ok(run_within(&mut command, &format!("plant-{name}"), bound))
 }
 
 /// Builds the two programs of a tree, and runs them.
 fn try_out(tree: &Path) -> Result<Noticed> {
     let built = build(tree, &TARGETS)?;
-    let run = |name: &str, end: Duration| {
-        let mut command = command(&built, name)?;
-        // What fails is counted here, and not to be understood.
-        command.env("TRUEUP_STEPS", STEPS).env("TRUEUP_SHRINK", "0");
-        command.env("TRUEUP_SCENARIO_SECONDS", SCENARIO_SECONDS);
-        Ok::<_, String>(run_within(&mut command, end))
-    };
     // Scenarios wait for the kernel most of the time.
     let (scenarios, simulation) = thread::scope(|scope| {
-        let simulation = scope.spawn(|| run(SIMULATION, SIMULATION_ENDS));
-        let scenarios = run(SCENARIOS, SCENARIOS_END);
+        let simulation = scope.spawn(|| run_one(&built, SIMULATION, SIMULATION_ENDS));
+        let scenarios = run_one(&built, SCENARIOS, SCENARIOS_END);
         let simulation = simulation.join().map_err(|_| "the simulation's thread panicked");
         Ok::<_, String>((scenarios?, simulation??))
     })?;
@@ -316,10 +271,7 @@ fn try_out(tree: &Path) -> Result<Noticed> {
         // What hangs is stopped, and no scenario has a name then.
         println!("  the scenarios did not end");
     }
-    noticed.steps = match simulation {
-        (_, Ok(())) => None,
-        (output, Err(_)) => steps(&output),
-    };
+    noticed.steps = simulation.1.is_err().then(|| steps(&simulation.0)).flatten();
     Ok(noticed)
 }
 
@@ -342,11 +294,10 @@ impl Noticed {
 
 /// Reads how many steps the simulation made: `after 512 steps`.
 fn steps(output: &str) -> Option<u64> {
-    let found = |line: &str| {
+    output.lines().find_map(|line| {
         let (before, _) = line.split_once(" steps")?;
         before.rsplit_once("after ")?.1.parse().ok()
-    };
-    output.lines().find_map(found)
+    })
 }
 
 #[cfg(test)]
@@ -369,54 +320,5 @@ mod tests {
         for Plant { patch, .. } in plants().unwrap() {
             git_apply(&root(), &patch, &["--check"]).unwrap();
         }
-    }
-
-    /// All files below a folder, but for what is built.
-    fn files(folder: &Path, all: &mut Vec<PathBuf>) {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() && !path.ends_with("target") {
-                files(&path, all);
-            } else {
-                all.push(path);
-            }
-        }
-    }
-
-    #[test]
-    fn the_page_on_safety_names_tests_and_scenarios_that_there_are() {
-        let page = fs::read_to_string(root().join("docs/safety.md")).unwrap();
-        let mut all = Vec::new();
-        files(&root().join("crates"), &mut all);
-        let scenarios: Vec<_> = all
-            .iter()
-            .filter_map(|path| {
-                let name = path.strip_prefix(root().join("crates/test/e2e/scenarios")).ok()?;
-                Some(name.with_extension("").display().to_string())
-            })
-            .collect();
-        let code: String = all
-            .iter()
-            .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
-            .map(|path| fs::read_to_string(path).unwrap())
-            .collect();
-        let rows = page.lines().filter(|line| line.starts_with("| ") && line.contains('`'));
-        let mut named = 0;
-        for name in rows.flat_map(|row| row.split('`').skip(1).step_by(2)) {
-            let found = if name.starts_with("crates/") || name.starts_with("docs/") {
-                root().join(name).exists()
-            } else if let Some((stem, "")) = name.split_once('*') {
-                scenarios.iter().any(|scenario| scenario.starts_with(stem))
-            } else if name.contains('/') {
-                scenarios.iter().any(|scenario| scenario == name)
-            } else if name.contains('_') {
-                code.contains(&format!("fn {name}("))
-            } else {
-                continue;
-            };
-            assert!(found, "{name}");
-            named += 1;
-        }
-        assert!(named > 30, "{named}");
     }
 }

@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 use std::env;
-use std::fs::{self, File};
 use std::io::Write as _;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -12,20 +11,23 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::etcd;
-use crate::tools::{Result, cargo, line, root, wait};
+use crate::tools::{Result, cargo, joined, line, root, run_within};
 
 /// What `cargo test` builds of all members that can be built here. One set of features for all
 /// commands: a package that is selected alone has other ones, and all that it depends on is built
 /// once more.
 pub(crate) fn workspace() -> Result<Vec<String>> {
-    let words = match etcd::can_build() {
-        true => vec!["--all-features".to_owned()],
-        false => etcd::left_out()?,
-    };
-    Ok([vec!["--workspace".to_owned()], words].concat())
+    let mut words = vec!["--workspace".to_owned()];
+    if etcd::can_build() {
+        words.push("--all-features".to_owned());
+    } else {
+        words.extend(etcd::left_out()?);
+    }
+    Ok(words)
 }
 
 /// The cases of properties are the same each time, unless another seed is given: a change is not to
@@ -134,9 +136,8 @@ pub(crate) fn build_in(
 /// Runs the tests of all programs: several at once, except those that measure time, which
 /// [`run_alone`] runs.
 pub(crate) fn run_together(programs: &[Program], count: &Mutex<Count>) -> Result<()> {
-    let mut waiting: Vec<_> = (programs.iter())
-        .filter(|program| program.is_test && !ALONE.contains(&&*program.name))
-        .collect();
+    let mut waiting: Vec<_> =
+        programs.iter().filter(|it| it.is_test && !ALONE.contains(&&*it.name)).collect();
     let rank = |program: &Program| LONG.iter().position(|long| *long == program.name);
     waiting.sort_by_key(|program| rank(program).unwrap_or(LONG.len()));
     let waiting = Mutex::new(VecDeque::from(waiting));
@@ -153,44 +154,25 @@ pub(crate) fn run_together(programs: &[Program], count: &Mutex<Count>) -> Result
             });
         }
     });
-    let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
-    joined(failures)
+    joined(&failures.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Runs the tests of the programs that measure time, one after the other.
 pub(crate) fn run_alone(programs: &[Program], count: &Mutex<Count>) -> Result<()> {
-    let alone =
-        programs.iter().filter(|program| program.is_test && ALONE.contains(&&*program.name));
-    joined(alone.filter_map(|program| run(program, count).err()).collect())
+    let alone = programs.iter().filter(|it| it.is_test && ALONE.contains(&&*it.name));
+    joined(&alone.filter_map(|program| run(program, count).err()).collect::<Vec<_>>())
 }
 
 /// Runs one program, and prints all of its output when it has ended.
 fn run(program: &Program, count: &Mutex<Count>) -> Result<()> {
-    let name = &program.name;
-    let failed = |error: std::io::Error| format!("{name}: {error}");
-    // A file, not a pipe: a process that a test leaves behind would hold the pipe open.
-    let log = log(name).map_err(failed)?;
-    let output = File::create(&log).map_err(failed)?;
-    let begun = Instant::now();
-    let mut child = program
-        .command()
-        .stdout(output.try_clone().map_err(failed)?)
-        .stderr(output)
-        .spawn()
-        .map_err(failed)?;
-    let status = wait(&mut child, BOUND).map_err(|error| format!("{name}: {error}"));
-    let output = fs::read(&log).map_err(failed)?;
-    let output = String::from_utf8_lossy(&output);
+    let (name, begun) = (&program.name, Instant::now());
+    let (output, ended) = run_within(&mut program.command(), name, BOUND);
     let seconds = begun.elapsed().as_secs_f32();
     let text = format!("     Running {name} ({seconds:.1} s)\n{output}\n");
     // One call, so that no other program's output comes between.
-    std::io::stdout().write_all(text.as_bytes()).map_err(failed)?;
-    locked(count, |count| output.lines().for_each(|line| count.add(line)));
-    let status = status?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(format!("{name}: {status}{}", why(&output))),
-    }
+    std::io::stdout().write_all(text.as_bytes()).map_err(|error| format!("{name}: {error}"))?;
+    locked(count, |count| count.add_all(&output));
+    ended.map_err(|error| format!("{name}: {error}{}", why(&output)))
 }
 
 /// What a harness repeats of failed tests at its end, without backtraces and cut to a length that
@@ -207,29 +189,13 @@ pub(crate) fn why(output: &str) -> String {
             || line.starts_with("note: ")
             || (number.len() < line.len() && number.starts_with(": "))
     };
-    let lines = output.lines().skip_while(|line| *line != "failures:");
-    let lines = lines.filter(|line| !is_of_backtrace(line) && !line.is_empty());
-    lines
-        .take(LINES)
-        .map(|line| {
-            let line: String = line.chars().take(CHARACTERS).collect();
-            format!("\n    {line}")
-        })
-        .collect()
-}
-
-/// The file of a program's output.
-fn log(name: &str) -> std::io::Result<PathBuf> {
-    let logs = root().join("target/test-output");
-    fs::create_dir_all(&logs)?;
-    Ok(logs.join(name.replace('/', "-")).with_extension("log"))
-}
-
-fn joined(failures: Vec<String>) -> Result<()> {
-    match failures.is_empty() {
-        true => Ok(()),
-        false => Err(failures.join("\nxtask: ")),
-    }
+    let lines = output
+        .lines()
+        .skip_while(|line| *line != "failures:")
+        .filter(|line| !is_of_backtrace(line) && !line.is_empty())
+        .take(LINES);
+    let cut = |line: &str| line.chars().take(CHARACTERS).collect::<String>();
+    lines.map(|line| format!("\n    {}", cut(line))).collect()
 }
 
 /// Works on what a lock guards; a test that panics elsewhere is reported there.
@@ -237,8 +203,9 @@ fn locked<T, R>(mutex: &Mutex<T>, act: impl FnOnce(&mut T) -> R) -> R {
     act(&mut mutex.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The sum over the summaries of all test programs.
-#[derive(Debug, Default, PartialEq, Eq)]
+/// The sum over the summaries of test programs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Count {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
@@ -247,29 +214,37 @@ pub(crate) struct Count {
 
 impl Count {
     /// Takes in a line such as `test result: ok. 3 passed; 0 failed; 1 ignored; ...`; others count
-    /// nothing.
-    pub(crate) fn add(&mut self, line: &str) {
-        let Some((_, numbers)) =
-            line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". "))
-        else {
-            return;
-        };
-        for part in numbers.split("; ") {
-            if let Some((number, word)) = part.split_once(' ')
-                && let Ok(number) = number.parse::<u64>()
-            {
-                match word {
-                    "passed" => self.passed += number,
-                    "failed" => self.failed += number,
-                    "ignored" => self.skipped += number,
-                    _ => {}
-                }
+    /// nothing. Returns true for a summary.
+    pub(crate) fn add(&mut self, line: &str) -> bool {
+        let summary = line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". "));
+        let parts = summary.into_iter().flat_map(|(_, numbers)| numbers.split("; "));
+        for (number, word) in parts.filter_map(|part| part.split_once(' ')) {
+            let number: u64 = number.parse().unwrap_or(0);
+            match word {
+                "passed" => self.passed += number,
+                "failed" => self.failed += number,
+                "ignored" => self.skipped += number,
+                _ => {}
             }
+        }
+        summary.is_some()
+    }
+
+    /// Takes in all that a program printed.
+    pub(crate) fn add_all(&mut self, output: &str) {
+        for line in output.lines() {
+            self.add(line);
         }
     }
 }
 
-/// Finds a program by its name.
+/// Finds a test program by its name.
+pub(crate) fn test<'a>(programs: &'a [Program], name: &str) -> Result<&'a Program> {
+    let found = programs.iter().find(|program| program.is_test && program.name == name);
+    found.ok_or_else(|| format!("{name} was not built"))
+}
+
+/// Finds a program that tests start by its name.
 pub(crate) fn find<'a>(programs: &'a [Program], name: &str) -> Result<&'a Path> {
     let found = programs.iter().find(|program| program.name == name && !program.is_test);
     found.map(|program| &*program.path).ok_or_else(|| format!("{name} was not built"))
@@ -335,8 +310,9 @@ mod tests {
         let programs = [program("x/true", "/bin/true"), program("x/false", "/bin/false")];
         let error = run_together(&programs, &count).unwrap_err();
         assert!(error.starts_with("x/false: ") && !error.contains("true"), "{error}");
-        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        let error = wait(&mut child, Duration::from_millis(100)).unwrap_err();
+        let mut sleep = Command::new("sleep");
+        let bound = Duration::from_millis(100);
+        let error = run_within(sleep.arg("60"), "x/sleep", bound).1.unwrap_err();
         assert!(error.contains("not done after"), "{error}");
     }
 }

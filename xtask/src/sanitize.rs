@@ -7,7 +7,7 @@
 //! `cargo xtask test`.
 
 use crate::nightly;
-use crate::tools::{Result, show_and_run};
+use crate::tools::{Result, joined, show_and_run};
 
 /// The tests that are run under AddressSanitizer. The model checker is left out: it switches
 /// stacks, which neither tool can follow.
@@ -36,17 +36,9 @@ const MIRI_CASES: &str = "4";
 pub(crate) fn address() -> Result<()> {
     nightly::need()?;
     // With a target named, build scripts and macros are left as they are.
-    let host = nightly::host()?;
-    let common = ["test", "--target-dir", "target/sanitize", "--target", &host];
-    let failed: Vec<_> = ADDRESS
-        .iter()
-        .filter_map(|tests| {
-            let mut command = nightly::cargo(&[&common, *tests].concat());
-            command.env("RUSTFLAGS", "-Zsanitizer=address").env("PROPTEST_CASES", ADDRESS_CASES);
-            show_and_run(&mut command).err()
-        })
-        .collect();
-    outcome(failed)
+    let common = ["test", "--target-dir", "target/sanitize", "--target", &nightly::host()?];
+    let variables = [("RUSTFLAGS", "-Zsanitizer=address"), ("PROPTEST_CASES", ADDRESS_CASES)];
+    run(&ADDRESS, &common, variables)
 }
 
 /// Runs the tests under Miri, where the toolchain has it.
@@ -58,22 +50,15 @@ pub(crate) fn miri() -> Result<()> {
                 .to_owned(),
         );
     }
-    let failed: Vec<_> = MIRI
-        .iter()
-        .filter_map(|tests| {
-            let common = ["miri", "test", "--target-dir", "target/miri"];
-            let mut command = nightly::cargo(&[&common, *tests].concat());
-            // Properties keep what failed in files, and the loop's tests have a clock.
-            command.env("MIRIFLAGS", "-Zmiri-disable-isolation").env("PROPTEST_CASES", MIRI_CASES);
-            show_and_run(&mut command).err()
-        })
-        .collect();
-    outcome(failed)
+    // Properties keep what failed in files, and the loop's tests have a clock.
+    let variables = [("MIRIFLAGS", "-Zmiri-disable-isolation"), ("PROPTEST_CASES", MIRI_CASES)];
+    run(&MIRI, &["miri", "test", "--target-dir", "target/miri"], variables)
 }
 
-fn outcome(failed: Vec<String>) -> Result<()> {
-    match failed.is_empty() {
-        true => Ok(()),
-        false => Err(failed.join("\nxtask: ")),
-    }
+fn run(all: &[&[&str]], common: &[&str], variables: [(&str, &str); 2]) -> Result<()> {
+    let failed = all.iter().filter_map(|tests| {
+        let mut command = nightly::cargo(&[common, *tests].concat());
+        show_and_run(command.envs(variables)).err()
+    });
+    joined(&failed.collect::<Vec<_>>())
 }

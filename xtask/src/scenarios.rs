@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
-use serde_json::Value;
+use serde::Deserialize;
 
 use crate::programs::workspace;
-use crate::tools::{Result, cargo, line, need_ip, root};
+use crate::tools::{
+    Result, between_marks, cargo, files, is_write, joined, need_ip, read, root, succeeds,
+};
 
 /// What a run of all scenarios leaves in the target directory: a line of JSON for each.
 const RESULTS: &str = "tmp/scenarios.jsonl";
@@ -41,12 +42,10 @@ struct Shown {
 
 /// Runs it.
 pub(crate) fn run(options: &[&str]) -> Result<()> {
-    let write = match options {
-        [] => false,
-        ["--write"] => true,
-        _ => return Err("scenarios takes --write, or nothing".to_owned()),
-    };
-    let passed = run_all()?;
+    let write = is_write(options)?;
+    need_ip()?;
+    let mut scenarios = cargo(&["test", "--quiet", "--test", "scenarios"]);
+    let passed = succeeds(scenarios.args(workspace()?));
     list(passed, write)
 }
 
@@ -71,15 +70,14 @@ fn list(passed: bool, write: bool) -> Result<()> {
         wrong.push("the scenarios failed: `cargo test -p trueup-e2e --test scenarios`".to_owned());
     }
     for (column, ran) in &columns {
-        let failed = ran.iter().filter(|(name, ended)| {
-            is_scenario(name)
-                && !matches!(ended.as_str(), "ok")
-                && !ended.starts_with("not applicable")
-        });
+        let is_well = |ended: &str| ended == "ok" || ended.starts_with("not applicable");
+        let failed = ran.iter().filter(|(name, ended)| is_scenario(name) && !is_well(ended));
         wrong.extend(failed.map(|(name, ended)| format!("{column}: {name}: {ended}")));
     }
     if write {
-        write_table(&table)?;
+        let path = root().join(FACTS_PAGE);
+        let text = between_marks(&read(&path)?, BEGIN, END, &format!("\n{table}"))?;
+        crate::tools::write(&path, text)?;
     }
     println!("{} scenarios, {} runs", scenarios.len(), columns[0].1.len());
     for (machine, ran) in &columns {
@@ -87,38 +85,21 @@ fn list(passed: bool, write: bool) -> Result<()> {
             println!("{machine}: not run: `cargo xtask vm --kernel {machine}` runs it");
         }
     }
-    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\nxtask: ")) }
+    joined(&wrong)
 }
 
 /// A scenario of the last run of all.
+#[derive(Deserialize)]
 struct Scenario {
     name: String,
     facts: Vec<u32>,
     faults: Vec<String>,
     invariants: Vec<u32>,
     /// How it ended, by the place where it ran: `kernel`, `ledger`.
-    runs: Vec<(String, String)>,
+    runs: BTreeMap<String, String>,
 }
 
 impl Scenario {
-    fn read(line: &str) -> Option<Scenario> {
-        let line: Value = serde_json::from_str(line).ok()?;
-        let list = |name: &str| line[name].as_array().cloned().unwrap_or_default();
-        let numbers = |name: &str| {
-            let all = list(name).into_iter();
-            all.filter_map(|number| number.as_u64()?.try_into().ok()).collect()
-        };
-        let text = |value: &Value| value.as_str().map(str::to_owned);
-        let runs = line["runs"].as_object()?.iter();
-        Some(Scenario {
-            name: text(&line["name"])?,
-            facts: numbers("facts"),
-            faults: list("faults").iter().filter_map(text).collect(),
-            invariants: numbers("invariants"),
-            runs: runs.filter_map(|(place, ended)| Some((place.clone(), text(ended)?))).collect(),
-        })
-    }
-
     fn labels(&self) -> impl Iterator<Item = (Sort, u32)> {
         let facts = self.facts.iter().map(|fact| (Sort::Fact, *fact));
         let faults = self.faults.iter().filter_map(|fault| Sort::fault(fault));
@@ -127,41 +108,27 @@ impl Scenario {
     }
 
     fn ran(&self) -> impl Iterator<Item = (String, String)> {
-        let named =
-            |(place, ended): &(String, String)| (format!("{place}::{}", self.name), ended.clone());
-        self.runs.iter().map(named)
+        let runs = self.runs.iter();
+        runs.map(|(place, ended)| (format!("{place}::{}", self.name), ended.clone()))
     }
-}
-
-/// Runs all scenarios here; false if one failed.
-fn run_all() -> Result<bool> {
-    need_ip()?;
-    let mut command = cargo(&["test", "--quiet", "--test", "scenarios"]);
-    command.args(workspace()?);
-    let name = line(&command);
-    let ended = command.stdout(Stdio::null()).status();
-    let ended = ended.map_err(|error| format!("{name}: {error}"))?;
-    Ok(ended.success())
 }
 
 /// Reads the results of the last run of all scenarios.
 fn results() -> Result<Vec<Scenario>> {
     let target = env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
     let path = root().join(target).join(RESULTS);
-    let text = read(&path)?;
-    let line = |line: &str| {
-        Scenario::read(line).ok_or_else(|| format!("{}: not a result: {line}", path.display()))
-    };
-    text.lines().map(line).collect()
+    let read = read(&path)?.lines().map(serde_json::from_str).collect::<serde_json::Result<_>>();
+    read.map_err(|error| format!("{}: not a result: {error}", path.display()))
 }
 
 /// Reads lines such as `test kernel::route/x ... ok`.
 fn ran(text: &str) -> Ran {
-    let of = |line: &str| {
-        let (name, ended) = line.strip_prefix("test ")?.split_once(" ... ")?;
-        Some((name.trim().to_owned(), ended.trim().to_owned()))
-    };
-    text.lines().filter_map(of).collect()
+    text.lines()
+        .filter_map(|line| {
+            let (name, ended) = line.strip_prefix("test ")?.split_once(" ... ")?;
+            Some((name.trim().to_owned(), ended.trim().to_owned()))
+        })
+        .collect()
 }
 
 fn is_scenario(name: &str) -> bool {
@@ -184,7 +151,10 @@ fn shown(scenarios: &[Scenario]) -> Result<BTreeMap<(Sort, u32), Vec<Shown>>> {
             add(label, &scenario.name, None);
         }
     }
-    for file in files(&root().join("crates"), "rs") {
+    for file in files(&root().join("crates"))?
+        .into_iter()
+        .filter(|file| file.extension().is_some_and(|ending| ending == "rs"))
+    {
         let text = read(&file)?;
         for (label, name) in annotated(&text) {
             add(label, &name, Some(&file));
@@ -302,49 +272,13 @@ fn missing(shown: &BTreeMap<(Sort, u32), Vec<Shown>>) -> Vec<String> {
     ];
     let mut wrong = Vec::new();
     for (sort, most) in sorts {
-        let numbers = (1..=most).filter(|number| !shown.contains_key(&(sort, *number)));
-        wrong.extend(
-            numbers.map(|number| {
-                format!("{} {number}: no scenario, nor a test, shows it", sort.word())
-            }),
-        );
+        let word = sort.word();
+        let unshown = (1..=most).filter(|number| !shown.contains_key(&(sort, *number)));
+        wrong.extend(unshown.map(|it| format!("{word} {it}: no scenario, nor a test, shows it")));
         let beyond = shown.keys().filter(|(of, number)| *of == sort && *number > most);
-        wrong.extend(
-            beyond.map(|(_, number)| format!("{} {number}: there is no such number", sort.word())),
-        );
+        wrong.extend(beyond.map(|(_, it)| format!("{word} {it}: there is no such number")));
     }
     wrong
-}
-
-fn write_table(table: &str) -> Result<()> {
-    let path = root().join(FACTS_PAGE);
-    let text = read(&path)?;
-    let parts =
-        text.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
-    let Some((before, after)) = parts else {
-        return Err(format!("{FACTS_PAGE} lacks the lines `{BEGIN}` and `{END}`"));
-    };
-    let text = format!("{before}{BEGIN}\n{table}{END}{after}");
-    fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
-}
-
-fn read(file: &Path) -> Result<String> {
-    fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))
-}
-
-/// All files with an extension below a directory, in order.
-fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
-    let mut all = Vec::new();
-    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            all.extend(files(&path, extension));
-        } else if path.extension().is_some_and(|of| of == extension) {
-            all.push(path);
-        }
-    }
-    all.sort();
-    all
 }
 
 #[cfg(test)]

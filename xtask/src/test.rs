@@ -35,11 +35,9 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
         vm::need()?;
     }
 
-    let steps = Steps::default();
-    let count = Mutex::<Count>::default();
+    let (steps, count) = (Steps::default(), Mutex::<Count>::default());
     steps.run("format", || show_and_run(&mut cargo(&["fmt", "--all", "--check"])));
-    let built = steps.run("build", || programs::build(&[]));
-    let mut built = built.unwrap_or_default();
+    let mut built = steps.run("build", || programs::build(&[])).unwrap_or_default();
     if !etcd::can_test() {
         built.retain(|program| !etcd::is_test(program));
         locked(&count).skipped += 1;
@@ -84,8 +82,7 @@ fn beside(steps: &Steps, count: &Mutex<Count>) {
     steps.run("tests of the documentation", || {
         let mut tests = cargo(&["test", "--doc", "--no-fail-fast"]);
         let (output, ended) = run_and_show(tests.args(workspace()?));
-        let mut count = locked(count);
-        output.lines().for_each(|line| count.add(line));
+        locked(count).add_all(&output);
         ended
     });
 }

@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -30,79 +30,119 @@ pub(crate) fn root() -> PathBuf {
 
 /// Returns the folder of each crate: `crates/FLOOR/ROLE`.
 pub(crate) fn crate_folders() -> Result<Vec<PathBuf>> {
-    let mut folders = Vec::new();
-    for floor in folders_of(&root().join("crates"))? {
-        folders.extend(folders_of(&floor)?);
-    }
-    Ok(folders)
+    let floors = entries(&root().join("crates"))?;
+    let folders = floors.iter().map(|floor| entries(floor)).collect::<Result<Vec<_>>>()?;
+    Ok(folders.concat().into_iter().filter(|path| path.is_dir()).collect())
 }
 
-fn folders_of(folder: &Path) -> Result<Vec<PathBuf>> {
+/// Names the path of what went wrong.
+pub(crate) fn at<T>(path: &Path, result: io::Result<T>) -> Result<T> {
+    result.map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Reads a file.
+pub(crate) fn read(path: &Path) -> Result<String> {
+    at(path, fs::read_to_string(path))
+}
+
+/// Writes a file.
+pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<()> {
+    at(path, fs::write(path, content))
+}
+
+/// Returns what is in a folder, in order.
+pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
-    let entries = entries.map_err(|error| format!("{}: {error}", folder.display()))?;
-    Ok(entries.iter().map(fs::DirEntry::path).filter(|path| path.is_dir()).collect())
+    let mut paths: Vec<_> = at(folder, entries)?.iter().map(fs::DirEntry::path).collect();
+    paths.sort();
+    Ok(paths)
+}
+
+/// Returns all files below a folder, but for what is built.
+pub(crate) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut all = Vec::new();
+    for path in entries(folder)? {
+        if !path.is_dir() || path.is_symlink() {
+            all.push(path);
+        } else if !["target", ".git", "work"].iter().any(|it| path.ends_with(it)) {
+            all.extend(files(&path)?);
+        }
+    }
+    Ok(all)
+}
+
+/// Makes an empty folder.
+pub(crate) fn emptied(folder: &Path) -> Result<()> {
+    if folder.exists() {
+        at(folder, fs::remove_dir_all(folder))?;
+    }
+    at(folder, fs::create_dir_all(folder))
+}
+
+/// Replaces what a page has between two marks.
+pub(crate) fn between_marks(page: &str, begin: &str, end: &str, text: &str) -> Result<String> {
+    let parts =
+        page.split_once(begin).and_then(|(before, rest)| Some((before, rest.split_once(end)?.1)));
+    let (before, after) = parts.ok_or_else(|| format!("no lines `{begin}` and `{end}`"))?;
+    Ok(format!("{before}{begin}{text}{end}{after}"))
+}
+
+/// All that went wrong, or nothing.
+pub(crate) fn joined(failures: &[String]) -> Result<()> {
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\nxtask: ")) }
+}
+
+/// True with the option `--write`.
+pub(crate) fn is_write(options: &[&str]) -> Result<bool> {
+    match options {
+        [] => Ok(false),
+        ["--write"] => Ok(true),
+        _ => Err("this command takes --write, or nothing".to_owned()),
+    }
 }
 
 /// Runs a command to its end, its output shown; its command line is printed first.
 pub(crate) fn show_and_run(command: &mut Command) -> Result<()> {
     let line = line(command);
     println!("$ {line}");
-    let status = command.status().map_err(|e| format!("{line}: {e}"))?;
-    status.success().then_some(()).ok_or_else(|| format!("{line}: {status}"))
+    let status = command.status().map_err(|error| format!("{line}: {error}"))?;
+    ended(status).map_err(|error| format!("{line}: {error}"))
 }
 
 /// Runs a command to its end, and shows its output whole, after its command line: for commands that
 /// run beside others.
 pub(crate) fn run_and_show(command: &mut Command) -> (String, Result<()>) {
-    let ran = captured(command);
     let line = line(command);
-    match ran {
-        Ok((output, status)) => {
-            println!("$ {line}\n{output}");
-            let done = status.success().then_some(());
-            (output, done.ok_or_else(|| format!("{line}: {status}")))
-        }
-        Err(error) => (String::new(), Err(format!("{line}: {error}"))),
-    }
-}
-
-/// Runs a command to its end. Returns all that it prints, in order.
-fn captured(command: &mut Command) -> io::Result<(String, ExitStatus)> {
-    let (mut reader, writer) = io::pipe()?;
-    command.stdout(writer.try_clone()?).stderr(writer);
-    let mut child = command.stdin(Stdio::null()).spawn()?;
-    // The command holds its ends of the pipe until it has others.
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    let mut output = Vec::new();
-    reader.read_to_end(&mut output)?;
-    let output = String::from_utf8_lossy(&output).into_owned();
-    Ok((output, child.wait()?))
+    let name: String = line.chars().filter(|it| it.is_ascii_alphanumeric()).take(60).collect();
+    let (output, ended) = run_within(command, &name, Duration::MAX);
+    println!("$ {line}\n{output}");
+    (output, ended.map_err(|error| format!("{line}: {error}")))
 }
 
 /// Runs a command to its end, or to the end of a time, and shows nothing. Returns all that it
-/// prints.
-pub(crate) fn run_within(command: &mut Command, bound: Duration) -> (String, Result<()>) {
-    let line = line(command);
-    let failed = |error: io::Error| (String::new(), Err(format!("{line}: {error}")));
+/// prints, in order, which is kept in a file of that name as well.
+pub(crate) fn run_within(
+    command: &mut Command,
+    name: &str,
+    bound: Duration,
+) -> (String, Result<()>) {
     // A file, not a pipe: a process that is left behind would hold the pipe open.
-    let program = Path::new(command.get_program());
-    let name = program.file_name().unwrap_or_default();
-    let log = root().join("target").join(name).with_extension("log");
-    let output = match File::create(&log).and_then(|file| Ok((file.try_clone()?, file))) {
-        Ok((stdout, stderr)) => command.stdout(stdout).stderr(stderr).spawn(),
-        Err(error) => return failed(error),
+    let logs = root().join("target/test-output");
+    let log = logs.join(name.replace('/', "-")).with_extension("log");
+    let mut run = || -> Result<()> {
+        at(&logs, fs::create_dir_all(&logs))?;
+        let file = at(&log, File::create(&log))?;
+        command.stdin(Stdio::null()).stdout(at(&log, file.try_clone())?).stderr(file);
+        let mut child = command.spawn().map_err(|error| error.to_string())?;
+        ended(wait(&mut child, bound)?)
     };
-    let ended = match output {
-        Ok(mut child) => wait(&mut child, bound),
-        Err(error) => return failed(error),
-    };
+    let ended = run();
     let output = fs::read(&log).unwrap_or_default();
-    let output = String::from_utf8_lossy(&output).into_owned();
-    let ended = ended.and_then(|status| match status.success() {
-        true => Ok(()),
-        false => Err(status.to_string()),
-    });
-    (output, ended.map_err(|error| format!("{line}: {error}")))
+    (String::from_utf8_lossy(&output).into_owned(), ended)
+}
+
+fn ended(status: ExitStatus) -> Result<()> {
+    if status.success() { Ok(()) } else { Err(status.to_string()) }
 }
 
 /// Waits for a process, at most for a time; then it is killed.
@@ -151,7 +191,7 @@ pub(crate) const QEMU: Tool = Tool { program: "qemu-system-x86_64", package: "qe
 /// Makes sure that `ip` is there, and in PATH, where the tests look for it.
 pub(crate) fn need_ip() -> Result<()> {
     need(&[IP])?;
-    runs(IP.program, &["-Version"])
+    succeeds(Command::new(IP.program).arg("-Version"))
         .then_some(())
         .ok_or_else(|| "`ip` is not in PATH: its folder is /usr/sbin or /sbin".to_owned())
 }
@@ -223,11 +263,9 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 
 /// Makes sure that the toolchain has a component, which answers as a cargo command.
 pub(crate) fn need_component(command: &str, component: &str) -> Result<()> {
-    let found = cargo(&[command, "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    match found {
-        Ok(status) if status.success() => Ok(()),
-        _ => Err(format!("`cargo {command}` is missing: run `rustup component add {component}`")),
-    }
+    succeeds(&mut cargo(&[command, "--version"])).then_some(()).ok_or_else(|| {
+        format!("`cargo {command}` is missing: run `rustup component add {component}`")
+    })
 }
 
 /// The search path, with what [`install`] installed before all else.
@@ -254,9 +292,9 @@ pub(crate) fn install(name: &str, version: &str) -> Result<PathBuf> {
     Ok(program)
 }
 
-fn runs(program: &str, args: &[&str]) -> bool {
-    let status =
-        Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
+/// True if a command ends well; it shows nothing.
+pub(crate) fn succeeds(command: &mut Command) -> bool {
+    let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
     status.is_ok_and(|status| status.success())
 }
 

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use crate::programs::Program;
-use crate::tools::{self, IP, QEMU, Result, Tool, root};
+use crate::tools::{self, IP, QEMU, Result, Tool, at, joined, root, write};
 use boot::Accel;
 use programs::Programs;
 use ran::Ran;
@@ -80,7 +80,7 @@ pub(crate) fn need() -> Result<()> {
 /// Where packages, images and logs are.
 fn dir() -> Result<PathBuf> {
     let dir = root().join("target/vm");
-    fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+    at(&dir, fs::create_dir_all(&dir))?;
     Ok(dir)
 }
 
@@ -96,18 +96,16 @@ fn on_each(asked: &Asked, programs: &Programs) -> Result<String> {
                 summaries.push(format!("{}: {}", ran.release, ran.summary()));
                 let json = dir.join(format!("{kernel}.json"));
                 if asked.only.is_none() {
-                    fs::write(&json, ran.to_json())
-                        .map_err(|error| format!("{}: {error}", json.display()))?;
+                    let text = serde_json::to_string_pretty(&ran);
+                    write(&json, text.map_err(|error| error.to_string())?)?;
                 }
                 failed.extend(ran.failures().map(|failure| format!("{kernel}: {failure}")));
             }
             Err(error) => failed.push(format!("{kernel}: {error}")),
         }
     }
-    match failed.is_empty() {
-        true => Ok(summaries.join("; ")),
-        false => Err(failed.join("\nxtask: ")),
-    }
+    joined(&failed)?;
+    Ok(summaries.join("; "))
 }
 
 /// Runs the programs on one kernel.
@@ -143,10 +141,7 @@ impl Asked {
                     kernels.push(known.ok_or(format!("no kernel {name}: 6.1, 6.12 or local"))?);
                 }
                 "--accel" => {
-                    let name = value()?;
-                    accel = Some(
-                        Accel::named(name).ok_or(format!("no accelerator {name}: kvm or tcg"))?,
-                    );
+                    accel = Some(Accel::named(value()?)?);
                 }
                 "--only" => {
                     let value = value()?;

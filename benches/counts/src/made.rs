@@ -76,8 +76,14 @@ pub fn two_way<'a, T, K: Ord, V: PartialEq>(
     key: impl Fn(&'a T) -> K,
     value: impl Fn(&'a T) -> V,
 ) -> Result<Diff<'a, T>, Duplicate> {
-    let is_as_desired = |desired, observed| value(desired) == value(observed);
-    trueup_diff::two_way(desired, observed, &key, &key, is_as_desired, |_| true)
+    trueup_diff::two_way(
+        desired,
+        observed,
+        &key,
+        &key,
+        |desired, observed| value(desired) == value(observed),
+        |_| true,
+    )
 }
 
 /// The same elements, each far from where it was; always in the same places.

@@ -40,8 +40,7 @@ pub(crate) fn run(work: Work, size: usize) -> Result<Took> {
         }
         Work::LinkDelete => {
             let file = temp_dir().join(format!("peers-{}-links", id()));
-            let add = |at| format!("link add {} type ifb\n", link(at));
-            fs::write(&file, (0..size).map(add).collect::<String>())?;
+            fs::write(&file, (0..size).map(|at| format!("link add {} type ifb\n", link(at))).collect::<String>())?;
             timed_command(ip(&["-batch"]).arg(&file))?;
             fs::remove_file(file)?;
             batch(work, size)
@@ -116,8 +115,7 @@ fn lines(work: Work, size: usize) -> Result<Lines> {
     match work {
         Work::RuleCreate(_) | Work::RuleDelete(_) => {}
         Work::AddressCreate => {
-            let add = |at| format!("address add {}/64 dev a0\n", address(at));
-            lines.main.extend((0..size).map(add));
+            lines.main.extend((0..size).map(|at| format!("address add {}/64 dev a0\n", address(at))));
         }
         Work::LinkDelete => {
             lines.main.extend((0..size).map(|at| format!("link delete {}\n", link(at))));

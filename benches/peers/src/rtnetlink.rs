@@ -40,8 +40,7 @@ async fn carry_out(handle: &Handle, work: Work, size: usize) -> Result<()> {
             Work::RouteCreate(_) => handle.route().add(message).execute().await?,
             _ => {
                 // Whatever its gateway is by now.
-                let other = |it: &RouteAttribute| !matches!(it, RouteAttribute::Gateway(_));
-                message.attributes.retain(other);
+                message.attributes.retain(|it| !matches!(it, RouteAttribute::Gateway(_)));
                 handle.route().del(message).execute().await?;
             }
         }

@@ -165,11 +165,13 @@ fn declare(at: usize, runs: &Arc<AtomicUsize>, has_parents: bool) -> Declared {
         spec = spec.after(&name(parent));
     }
     let runs = Arc::clone(runs);
-    let run = move |_: &RunContext, _: bool| {
-        runs.fetch_add(1, Ordering::Relaxed);
-        Ok::<_, Failure>(Verdict::InPlace)
-    };
-    (spec, Box::new(run))
+    (
+        spec,
+        Box::new(move |_: &RunContext, _: bool| {
+            runs.fetch_add(1, Ordering::Relaxed);
+            Ok::<_, Failure>(Verdict::InPlace)
+        }),
+    )
 }
 
 /// Runs a driver, leaves it at rest, and has one event happen.
@@ -181,8 +183,8 @@ fn driven(row: &mut Row) -> Result<()> {
     drop(own);
     let before = allocated();
     let vertices: Vec<_> = (0..row.vertices).map(|at| declare(at, &runs, true)).collect();
-    let config = Config::new(NonZeroUsize::MIN.saturating_add(WORKERS - 1));
-    let config = config.with_quiet(Duration::ZERO);
+    let config =
+        Config::new(NonZeroUsize::MIN.saturating_add(WORKERS - 1)).with_quiet(Duration::ZERO);
     let ledger = Box::new(MemoryLedger::default());
     let [_, _, start, in_place, ..] = &mut row.usage;
     // With the start, as some of it runs before that returns.

@@ -74,8 +74,7 @@ fn headline(record: &Record) -> String {
 /// The limits of time, and whether they are missed.
 fn bounds(record: &Record, figures: &Figures, step: &Step) -> String {
     let wall = |figures: &Figures| figures.median.wall_ns as f64 / 1e3;
-    let smallest = record.of(step.work).next();
-    let smallest = smallest.and_then(|entry| entry.figures("trueup", "floor"));
+    let smallest = record.of(step.work).next().and_then(|entry| entry.figures("trueup", "floor"));
     let grown = smallest.map_or(1.0, |smallest| wall(figures) / wall(&smallest));
     let bounds = [
         bound(step.floors, figures.ratio, "×"),

@@ -67,8 +67,7 @@ struct Line<'a> {
 }
 
 fn panel(area: &Area<'_>, record: &Record, work: Work) -> Result<()> {
-    let title = steps().find(|(step, _)| step.work == work);
-    let title = title.map_or("", |(step, _)| step.title);
+    let title = steps().find(|(step, _)| step.work == work).map_or("", |(step, _)| step.title);
     // What follows a comma says against what; the lines beside say that.
     let title = title.split(", against").next().unwrap_or(title);
     let area = area.titled(title, ("sans-serif", 17))?;
@@ -196,8 +195,12 @@ mod tests {
         assert!(strokes("#444444").count() > 10, "the floor's line is dashed");
         assert_eq!(strokes("#C2410C").count(), 1);
         let line = strokes("#C2410C").next().unwrap();
-        let points = line.split_once("points=\"").unwrap().1;
-        let points = points.trim_end_matches(['"', '/', '>']).split_whitespace();
+        let points = line
+            .split_once("points=\"")
+            .unwrap()
+            .1
+            .trim_end_matches(['"', '/', '>'])
+            .split_whitespace();
         let points: Vec<(i32, i32)> = points
             .map(|point| {
                 let (x, y) = point.split_once(',').unwrap();

@@ -132,8 +132,7 @@ impl Watcher {
     /// Ends.
     pub(super) fn end(self) -> Result<()> {
         self.is_ended.store(true, Ordering::Relaxed);
-        let others = self.thread.join();
-        let others = others.map_err(|_| anyhow!("announcements were lost"))?;
+        let others = self.thread.join().map_err(|_| anyhow!("announcements were lost"))?;
         let Some(first) = others.first() else {
             return Ok(());
         };

@@ -77,9 +77,9 @@ fn config(table: &Table) -> Result<String> {
         }
         Ok(writeln!(text, "}}")?)
     };
-    let is_ipv4 = |at: &usize| table.prefix(*at).family() == Family::Inet;
     let leading: Vec<usize> = table.in_place(true).collect();
-    let (others4, others6) = table.in_place(false).partition(is_ipv4);
+    let (others4, others6) =
+        table.in_place(false).partition(|at| table.prefix(*at).family() == Family::Inet);
     protocol("leading", "ipv4 { preference 200; }", leading.clone(), false)?;
     protocol("spare", "ipv4 { preference 100; }", leading, true)?;
     protocol("others", "ipv4", others4, false)?;

@@ -118,11 +118,14 @@ impl Day<'_> {
         let places: Vec<usize> = self.table.in_place(true).collect();
         let (mut ours, mut behind) = (Turns::default(), Turns::default());
         for is_back in [false, true] {
-            let updates = places.iter().enumerate().map(|(number, at)| {
-                let gateway = gateway_after(number, is_back);
-                Ok(Update::Announce(self.table.lead(*at, gateway)?))
-            });
-            let updates = updates.collect::<Result<_>>()?;
+            let updates = places
+                .iter()
+                .enumerate()
+                .map(|(number, at)| {
+                    let gateway = gateway_after(number, is_back);
+                    Ok(Update::Announce(self.table.lead(*at, gateway)?))
+                })
+                .collect::<Result<_>>()?;
             let (one, last) = led_on(self.table, 1)?;
             drop(self.listener.take());
             let mut meter = Meter::start(self.listener)?;

@@ -117,11 +117,13 @@ impl Turns {
 /// Has the next so many routes of a table lead another way.
 pub(super) fn led_on(table: &mut Table, count: usize) -> Result<(Vec<usize>, Vec<Update>)> {
     let places = table.pick(count);
-    let updates = places.iter().map(|at| {
-        let gateway = next(table.gateway(*at));
-        Ok(Update::Announce(table.lead(*at, gateway)?))
-    });
-    let updates = updates.collect::<Result<_>>()?;
+    let updates = places
+        .iter()
+        .map(|at| {
+            let gateway = next(table.gateway(*at));
+            Ok(Update::Announce(table.lead(*at, gateway)?))
+        })
+        .collect::<Result<_>>()?;
     Ok((places, updates))
 }
 

@@ -101,8 +101,9 @@ pub(super) fn run(
     let before = agent.processor()?;
     for at in table.pick(samples) {
         let prefix = table.prefix(at);
-        let route = Route::new(prefix, form.nexthops(table.gateway(at)));
-        let route = route.with_protocol(DEFAULT_PROTOCOL).canonical();
+        let route = Route::new(prefix, form.nexthops(table.gateway(at)))
+            .with_protocol(DEFAULT_PROTOCOL)
+            .canonical();
         let delete = message(Verb::Delete, &Object::Route(route))?;
         drop(listener.take());
         socket.request(&delete)?;

@@ -82,8 +82,10 @@ impl Raw {
             bytes += received.len();
             each(received);
             // The end comes alone or behind the last rows.
-            let end = received.len().checked_sub(DONE_LEN);
-            let end = end.and_then(|at| Header::read(received.get(at..)?));
+            let end = received
+                .len()
+                .checked_sub(DONE_LEN)
+                .and_then(|at| Header::read(received.get(at..)?));
             if end.is_some_and(|end| end.kind == NLMSG_DONE && end.length as usize == DONE_LEN) {
                 return Ok(bytes);
             }

@@ -168,10 +168,9 @@ fn synthetic_v4(count: usize) -> Vec<Destination> {
         let length = numbers.length(&LENGTHS_V4);
         let size = 1_u32 << (32 - length);
         at = at.next_multiple_of(size);
-        let is_in = |(network, length): &&(Ipv4Addr, u8)| {
+        match RESERVED_V4.iter().find(|(network, length): &&(Ipv4Addr, u8)| {
             at >> (32 - length) == network.to_bits() >> (32 - length)
-        };
-        match RESERVED_V4.iter().find(is_in) {
+        }) {
             Some((_, length)) => at += 1 << (32 - length),
             None => {
                 prefixes.push((Ipv4Addr::from(at).into(), length));

@@ -1,12 +1,9 @@
 //! What a page shows in a block is compared with the program: each block that is no Rust has a test
 //! here, or a reason why it has none.
 
-use std::fs;
+use trueup_e2e::page::{Block, Page, report};
 
-use trueup_e2e::page::{Page, report};
-
-use super::lists::pages;
-use crate::tools::root;
+use super::{code, pages};
 
 /// The pages, the beginnings of their blocks, and the tests that compare these.
 const COMPARED: [(&str, &str, &str); 15] = [
@@ -48,18 +45,7 @@ const LEFT_OUT: [(&str, &str, &str); 11] = [
 
 #[test]
 fn each_block_of_a_page_is_compared_or_says_why_not() {
-    let mut sources = String::new();
-    let mut folders = vec![root().join("crates"), root().join("xtask/src")];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).unwrap() {
-            let path = entry.unwrap().path();
-            match path.extension() {
-                _ if path.is_dir() => folders.push(path),
-                Some(ending) if ending == "rs" => sources += &fs::read_to_string(path).unwrap(),
-                _ => {}
-            }
-        }
-    }
+    let sources = code(&["crates", "xtask/src"]);
     let pages = pages();
     let untested = COMPARED.iter().filter(|(.., test)| !sources.contains(&format!("fn {test}(")));
     let untested =
@@ -70,29 +56,26 @@ fn each_block_of_a_page_is_compared_or_says_why_not() {
         let blocks = page.into_iter().flat_map(Page::blocks);
         blocks.into_iter().any(|it| it.text.starts_with(begin))
     };
-    let gone = COMPARED.iter().chain(&LEFT_OUT);
-    let gone = gone.filter(|(name, begin, _)| !is_there(name, begin));
-    let gone = gone.map(|(name, begin, _)| format!("{name}: no block begins with {begin:?}"));
+    let all = COMPARED.iter().chain(&LEFT_OUT);
+    let gone = all
+        .filter(|(name, begin, _)| !is_there(name, begin))
+        .map(|(name, begin, _)| format!("{name}: no block begins with {begin:?}"));
     report(untested.chain(unknown).chain(gone));
 }
 
 fn unknown(page: &Page) -> Vec<String> {
-    let is_rust = |language: &str, text: &str| {
-        ["rust", "standalone_crate", "no_run", "compile_fail"]
-            .iter()
-            .any(|it| language.starts_with(it))
-            || language.is_empty() && ["use ", "# use ", "#"].iter().any(|it| text.starts_with(it))
-    };
-    let is_file = |language: &str| language == "toml";
-    let is_known = |text: &str| {
+    const RUST: [&str; 4] = ["rust", "standalone_crate", "no_run", "compile_fail"];
+    let is_known = |it: &&Block<'_>| {
+        let begins = |words: &[&str]| words.iter().any(|word| it.text.starts_with(word));
         let mut all = COMPARED.iter().chain(&LEFT_OUT);
-        all.any(|(name, begin, _)| *name == page.name && text.starts_with(begin))
+        it.language == "toml"
+            || RUST.iter().any(|word| it.language.starts_with(word))
+            || it.language.is_empty() && begins(&["use ", "# use ", "#"])
+            || all.any(|(name, begin, _)| *name == page.name && begins(&[begin]))
     };
-    let blocks = page.blocks().into_iter();
-    let unknown = blocks
-        .filter(|it| !is_rust(it.language, it.text) && !is_file(it.language) && !is_known(it.text));
-    let shown = |text: &str| text.lines().next().unwrap_or_default().to_owned();
-    unknown
-        .map(|it| format!("{}: compared by no test: {:?}", page.at(it.line), shown(it.text)))
-        .collect()
+    let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+    let blocks = page.blocks();
+    let unknown = blocks.iter().filter(|it| !is_known(it));
+    let shown = unknown.map(|it| (page.at(it.line), first(it.text)));
+    shown.map(|(at, text)| format!("{at}: compared by no test: {text:?}")).collect()
 }

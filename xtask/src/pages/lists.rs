@@ -2,16 +2,16 @@
 //! the line and what differs.
 
 use std::collections::BTreeSet;
-use std::fs;
 
 use trueup_e2e::page::{Page, names, report};
 
-use crate::tools::root;
-use crate::{COMMANDS, USAGE, fuzz, packages};
+use super::pages;
+use crate::tools::{read, root};
+use crate::{COMMANDS, USAGE, fuzz, mutants, packages, prove};
 
 /// Returns the text of a file of the repository.
 fn source(path: &str) -> String {
-    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+    read(&root().join(path)).unwrap()
 }
 
 /// Returns the text between two others, of which the first occurs once.
@@ -27,27 +27,6 @@ fn quoted_after<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
     quoted.map(|(name, _)| name).collect()
 }
 
-/// Returns all pages, by their paths from the root.
-pub(super) fn pages() -> Vec<Page> {
-    let mut found = Vec::new();
-    let mut folders = vec![root()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.file_name().unwrap().to_string_lossy();
-            let is_left_out = name.starts_with('.') || ["target", "work"].contains(&&*name);
-            if path.is_dir() && !is_left_out {
-                folders.push(path);
-            } else if path.extension().is_some_and(|it| it == "md") {
-                let from_root = path.strip_prefix(root()).unwrap();
-                found.push(Page::read(from_root.to_str().unwrap()));
-            }
-        }
-    }
-    assert!(found.len() > 30, "{found:?}");
-    found
-}
-
 #[test]
 fn the_targets_of_fuzzing_are_listed() {
     let listed = Page::read("docs/testing.md").column("| target | its input |", 0);
@@ -56,34 +35,29 @@ fn the_targets_of_fuzzing_are_listed() {
 
 #[test]
 fn the_steps_of_prove_are_listed() {
-    let code = source("xtask/src/prove.rs");
-    let steps = quoted_after(part(&code, "const STEPS:", "\n];"), "name:");
+    let steps = prove::STEPS.map(|step| step.name);
     let page = Page::read("docs/testing.md");
     let listed = page.column("| step | what it does | how long |", 0);
-    listed.assert_is(&steps, "xtask/src/prove.rs");
+    listed.assert_is(steps, "xtask/src/prove.rs");
     // The table of the last runs.
     let page = Page::read("docs/safety.md");
     let rows = page.table("| step | what it does | result |").into_iter();
     let unknown = rows.filter(|row| !steps.contains(&row.cells[0].as_str()));
     report(unknown.map(|row| format!("{}: no step {}", page.at(row.line), row.cells[0])));
     let usage = part(USAGE, "Steps:\n", "\n  bench");
-    assert_eq!(words(usage), BTreeSet::from_iter(steps), "xtask/src/main.rs: USAGE");
-}
-
-fn words(text: &str) -> BTreeSet<&str> {
-    text.split_whitespace().collect()
+    let usage: BTreeSet<&str> = usage.split_whitespace().collect();
+    assert_eq!(usage, BTreeSet::from(steps), "xtask/src/main.rs: USAGE");
 }
 
 #[test]
 fn the_groups_of_mutants_are_listed() {
-    let code = source("xtask/src/mutants.rs");
-    let groups = quoted_after(part(&code, "const GROUPS:", "\n];"), "name:");
+    let groups = mutants::GROUPS.map(|group| group.name);
     let page = Page::read("docs/testing.md");
     let listed = page.between("of them from the groups ", ", and other ones each day");
-    listed.assert_is(&groups, "xtask/src/mutants.rs");
+    listed.assert_is(groups, "xtask/src/mutants.rs");
     let usage = part(part(USAGE, "\n  mutants", "\n  fuzz"), "[--seed N] [", "]");
     let usage: BTreeSet<&str> = usage.split('|').collect();
-    assert_eq!(usage, BTreeSet::from_iter(groups), "xtask/src/main.rs: USAGE");
+    assert_eq!(usage, BTreeSet::from(groups), "xtask/src/main.rs: USAGE");
 }
 
 #[test]
@@ -145,8 +119,9 @@ fn the_modules_and_features_of_the_facade_are_listed() {
     let page = Page::read("README.md");
     let listed = page.between("have the libraries under one name, but for ", " |\n");
     listed.assert_is(&lacking, "the workspace, and not in crates/agent/trueup/src/lib.rs");
-    let listed = page.column("| crate | use it to |", 0);
-    let listed = listed.map(|name| name.starts_with("trueup").then(|| name.to_owned()));
+    let listed = page
+        .column("| crate | use it to |", 0)
+        .map(|name| name.starts_with("trueup").then(|| name.to_owned()));
     listed.assert_is(public.iter().map(|it| &it.name), "the workspace");
 }
 
@@ -185,8 +160,9 @@ fn the_keys_that_a_running_agent_cannot_take_are_listed() {
     let code = source(path);
     let keys = quoted_after(part(&code, "let differs = [", "];"), "(");
     let page = Page::read("crates/agent/cli/README.md");
-    let listed = page.between("So is a change of ", ": restart to use it");
-    let listed = listed.map(|name| Some(name.trim_matches(['[', ']']).to_owned()));
+    let listed = page
+        .between("So is a change of ", ": restart to use it")
+        .map(|name| Some(name.trim_matches(['[', ']']).to_owned()));
     listed.assert_is(keys, path);
 }
 
@@ -222,12 +198,11 @@ fn the_daemons_of_the_doctor_are_listed_with_what_to_set() {
     let rows = page.table("| daemon | what it does to our objects |");
     let mut wrong = Vec::new();
     for row in &rows {
-        let is_of = |it: &&Daemon<'_>| {
+        let at = page.at(row.line);
+        let Some(daemon) = daemons.iter().find(|it| {
             let mut names = row.cells[0].split(", ");
             names.any(|name| name == it.name || it.processes.contains(&name))
-        };
-        let at = page.at(row.line);
-        let Some(daemon) = daemons.iter().find(is_of) else {
+        }) else {
             let left_out = part(&page.text, "without a process of their own: ", ".\n");
             if !left_out.contains(&row.cells[0]) {
                 wrong.push(format!("{at}: {path} has no {}", row.cells[0]));

@@ -1,10 +1,9 @@
 //! The table of `docs/safety.md`: a row for each step, as of its last run.
 
-use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::tools::{Result, output, root};
+use crate::tools::{Result, between_marks, output, read, root};
 
 const PAGE: &str = "docs/safety.md";
 const BEGIN: &str = "<!-- begin: written by `cargo xtask prove` -->\n";
@@ -39,16 +38,12 @@ impl Row {
 /// Rewrites the rows of some steps; the others stay.
 pub(super) fn write(rows: &[Row]) -> Result<()> {
     let path = root().join(PAGE);
-    let named = |error: std::io::Error| format!("{PAGE}: {error}");
-    let page = rewritten(&fs::read_to_string(&path).map_err(named)?, rows)?;
-    fs::write(&path, page).map_err(named)
+    crate::tools::write(&path, rewritten(&read(&path)?, rows)?)
 }
 
 fn rewritten(page: &str, rows: &[Row]) -> Result<String> {
-    let parts =
-        page.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?)));
-    let (before, (table, after)) =
-        parts.ok_or_else(|| format!("{PAGE}: no marks for the table"))?;
+    let table = page.split_once(BEGIN).map_or("", |(_, rest)| rest);
+    let table = table.split_once(END).map_or("", |(table, _)| table);
     let mut all: Vec<_> = table.lines().filter_map(Row::read).collect();
     for row in rows {
         let line = row.line.clone();
@@ -58,7 +53,7 @@ fn rewritten(page: &str, rows: &[Row]) -> Result<String> {
         }
     }
     let lines: String = all.iter().map(|row| &*row.line).collect();
-    Ok(format!("{before}{BEGIN}{HEAD}{lines}{END}{after}"))
+    between_marks(page, BEGIN, END, &format!("{HEAD}{lines}"))
 }
 
 /// The commit that is checked out, and whether there is more than that.
@@ -81,8 +76,8 @@ mod tests {
         let page = format!("a\n{BEGIN}{HEAD}| fuzz | x | ok | 60 min | abc |\n{END}\nb\n");
         let minute = Duration::from_secs(60);
         let row = |step, result| Row::new(step, "what", result, minute);
-        let page = rewritten(&page, &[row("plants", "ok: 29\nmore"), row("fuzz", "a | b")]);
-        let page = page.unwrap();
+        let page =
+            rewritten(&page, &[row("plants", "ok: 29\nmore"), row("fuzz", "a | b")]).unwrap();
         let lines: Vec<_> = page.lines().collect();
         assert!(lines[4].starts_with("| fuzz | what | a \\| b | 1 min | "), "{page}");
         assert!(lines[5].starts_with("| plants | what | ok: 29 | 1 min | "), "{page}");
@@ -92,7 +87,7 @@ mod tests {
 
     #[test]
     fn the_page_has_a_place_for_the_table() {
-        let page = fs::read_to_string(root().join(PAGE)).unwrap();
+        let page = read(&root().join(PAGE)).unwrap();
         rewritten(&page, &[]).unwrap();
     }
 }

@@ -3,22 +3,17 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::programs::Programs;
 use super::ran::Ran;
-use crate::tools::{Result, find, line, output};
+use crate::tools::{Result, at, find, line, output};
 
 /// Long enough for the slowest case, software emulation on processors that others use too.
 const BOUND: Duration = Duration::from_secs(60 * 60);
-
-/// How long a guest may take to its first word: one that the processor runs as it should takes two
-/// seconds.
-const FIRST_WORD: [(Accel, Duration); 2] =
-    [(Accel::Kvm, Duration::from_secs(20)), (Accel::Tcg, Duration::from_secs(3 * 60))];
 
 /// What runs the guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,20 +25,29 @@ pub(super) enum Accel {
 }
 
 impl Accel {
-    pub(super) fn named(name: &str) -> Option<Accel> {
-        [Accel::Kvm, Accel::Tcg].into_iter().find(|accel| accel.name() == name)
+    pub(super) fn named(name: &str) -> Result<Accel> {
+        let found = [Accel::Kvm, Accel::Tcg].into_iter().find(|accel| accel.name() == name);
+        found.ok_or(format!("no accelerator {name}: kvm or tcg"))
     }
 
     /// Those that this machine and user have, the faster one first.
     fn of_machine() -> Vec<Accel> {
-        let kvm = OpenOptions::new().read(true).write(true).open("/dev/kvm");
-        let kvm = kvm.is_ok().then_some(Accel::Kvm);
+        let kvm = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/dev/kvm")
+            .is_ok()
+            .then_some(Accel::Kvm);
         kvm.into_iter().chain([Accel::Tcg]).collect()
     }
 
+    /// How long a guest may take to its first word: one that the processor runs as it should takes
+    /// two seconds.
     fn first_word(self) -> Duration {
-        let own = FIRST_WORD.iter().find(|(accel, _)| *accel == self);
-        own.map_or(BOUND, |(_, bound)| *bound)
+        Duration::from_secs(match self {
+            Accel::Kvm => 20,
+            Accel::Tcg => 3 * 60,
+        })
     }
 
     fn name(self) -> &'static str {
@@ -92,8 +96,7 @@ impl Machine {
     }
 
     fn boot_with(&self, accel: Accel, programs: &Programs, ran: &mut Ran) -> Result<()> {
-        let image = fs::metadata(&self.initramfs)
-            .map_err(|error| format!("{}: {error}", self.initramfs.display()))?;
+        let image = at(&self.initramfs, fs::metadata(&self.initramfs))?;
         // Half of the memory is the bound of what is unpacked, and the tests need the rest.
         let memory = format!("{}M", 2048 + image.len().div_ceil(1 << 20));
         let mut qemu = Command::new(find("qemu-system-x86_64")?);
@@ -110,7 +113,7 @@ impl Machine {
             .arg(format!("file:{}", self.console.display()))
             .args(["-serial", "stdio"]);
         println!("$ {}", line(&qemu));
-        let mut log = created(&self.log)?;
+        let mut log = at(&self.log, File::create(&self.log))?;
         let ended = follow(&mut qemu, ran, &mut log, accel.first_word());
         let see = format!("(see {} and {})", self.log.display(), self.console.display());
         let console = fs::read(&self.console).unwrap_or_default();
@@ -133,7 +136,7 @@ impl Machine {
 pub(super) fn here(programs: &Programs, log: &Path) -> Result<Ran> {
     let mut ran = Ran::default();
     let _ = ran.take(&format!("@vm kernel {}", output(Command::new("uname").arg("-r"))?.trim()));
-    let mut log = created(log)?;
+    let mut log = at(log, File::create(log))?;
     for program in &programs.tests {
         let _ = ran.take(&format!("@vm start {}", program.name));
         let mut command = Command::new("sh");
@@ -170,7 +173,9 @@ fn follow(command: &mut Command, ran: &mut Ran, log: &mut File, first: Duration)
             }
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {
-                stop(&mut child);
+                // It may have ended by itself by now.
+                let _ = child.kill();
+                let _ = child.wait();
                 let place = ran.place();
                 return Err(format!("hung: not done after {} s, {place}", bound.as_secs()));
             }
@@ -180,20 +185,8 @@ fn follow(command: &mut Command, ran: &mut Ran, log: &mut File, first: Duration)
     Ok(status.code().unwrap_or(-1))
 }
 
-fn created(log: &Path) -> Result<File> {
-    File::create(log).map_err(|error| format!("{}: {error}", log.display()))
-}
-
 fn show(text: Option<String>) {
-    if let Some(text) = text {
-        println!("{text}");
-    }
-}
-
-fn stop(child: &mut Child) {
-    // It may have ended by itself by now.
-    let _ = child.kill();
-    let _ = child.wait();
+    text.into_iter().for_each(|text| println!("{text}"));
 }
 
 /// Lines as they come, on a thread of their own so that waiting for them can have a bound.

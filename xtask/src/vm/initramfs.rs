@@ -11,7 +11,7 @@ use std::process::Command;
 use super::cpio::Archive;
 use super::package::Package;
 use super::programs::Programs;
-use crate::tools::{Result, find, output, root};
+use crate::tools::{Result, at, entries, find, output, root};
 
 /// What is loaded before the first test, with what it needs: the kernel would ask for it by way of
 /// a program.
@@ -182,8 +182,7 @@ pub(super) fn copy_program(
 }
 
 fn copy(archive: &mut Archive<impl io::Write>, from: &Path, to: &Path) -> Result<()> {
-    let copied = fs::read(from).and_then(|content| archive.file(to, &content));
-    copied.map_err(|error| format!("{}: {error}", from.display()))
+    at(from, fs::read(from).and_then(|content| archive.file(to, &content)))
 }
 
 /// A file, or a folder with all that is in it, at the path that it has here.
@@ -191,9 +190,5 @@ fn copy_all(archive: &mut Archive<impl io::Write>, path: &Path) -> Result<()> {
     if !path.is_dir() {
         return copy(archive, path, path);
     }
-    let entries = fs::read_dir(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    for entry in entries {
-        copy_all(archive, &entry.map_err(|error| format!("{}: {error}", path.display()))?.path())?;
-    }
-    Ok(())
+    entries(path)?.iter().try_for_each(|path| copy_all(archive, path))
 }

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::tools::{Result, apt_get, can_install, line, output, show_and_run};
+use crate::tools::{
+    Result, apt_get, at, can_install, emptied, entries, line, output, show_and_run,
+};
 
 /// A kernel, unpacked.
 pub(super) struct Package {
@@ -57,14 +59,7 @@ fn numbers(name: &str) -> Vec<u64> {
 /// By way of a folder beside it, so that what is there is whole.
 fn fetch(name: &str, dir: &Path, root: &Path) -> Result<()> {
     let parts = dir.join("fetched");
-    let named = |what: &Path| {
-        let what = what.display().to_string();
-        move |error: std::io::Error| format!("{what}: {error}")
-    };
-    if parts.exists() {
-        fs::remove_dir_all(&parts).map_err(named(&parts))?;
-    }
-    fs::create_dir_all(parts.join("root")).map_err(named(&parts))?;
+    emptied(&parts.join("root"))?;
     let download = || {
         let mut apt = apt_get(&["download", "--quiet", name]);
         apt.current_dir(&parts);
@@ -78,14 +73,13 @@ fn fetch(name: &str, dir: &Path, root: &Path) -> Result<()> {
         show_and_run(&mut apt_get(&["update", "--quiet"]))?;
         show_and_run(&mut download())?;
     }
-    let entries = fs::read_dir(&parts).map_err(named(&parts))?;
-    let mut files = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut files = entries(&parts)?.into_iter();
     let deb = files
         .find(|path| path.extension().is_some_and(|ending| ending == "deb"))
         .ok_or_else(|| format!("{}: no package", line(&download())))?;
     output(Command::new("dpkg-deb").arg("-x").args([&deb, &parts.join("root")]))?;
-    fs::rename(parts.join("root"), root).map_err(named(root))?;
-    fs::remove_dir_all(&parts).map_err(named(&parts))
+    at(root, fs::rename(parts.join("root"), root))?;
+    at(&parts, fs::remove_dir_all(&parts))
 }
 
 #[cfg(test)]

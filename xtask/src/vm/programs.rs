@@ -30,13 +30,16 @@ impl Programs {
     pub(super) fn of(built: &[Program], only: Option<&str>) -> Result<Programs> {
         let wanted: Vec<_> =
             targets(only)?.iter().map(|(package, target)| name_of(package, target)).collect();
-        let is_wanted = |program: &&Program| program.is_test && wanted.contains(&program.name);
-        let tests: Vec<_> = built.iter().filter(is_wanted).cloned().collect();
+        let tests: Vec<_> = built
+            .iter()
+            .filter(|program| program.is_test && wanted.contains(&program.name))
+            .cloned()
+            .collect();
         // A test starts programs of its own package only, and a guest has no room for all others.
-        let is_started = |program: &&Program| {
-            !program.is_test && tests.iter().any(|test| test.dir == program.dir)
-        };
-        let others = built.iter().filter(is_started).map(|program| program.path.clone());
+        let others = built
+            .iter()
+            .filter(|program| !program.is_test && tests.iter().any(|test| test.dir == program.dir))
+            .map(|program| program.path.clone());
         let mut programs = Programs { others: others.collect(), tests, filter: String::new() };
         programs.tests.sort_by(|a, b| a.name.cmp(&b.name));
         match wanted.iter().find(|name| programs.tests.iter().all(|test| test.name != **name)) {
@@ -46,15 +49,10 @@ impl Programs {
     }
 }
 
-/// What starts thousands of processes, which takes an emulated machine hours: only where it is
-/// asked for by name.
-const LONG: [&str; 1] = ["crash"];
-
-/// What runs on a model of the kernel, and shows the same on each kernel.
-const ON_A_MODEL: [&str; 1] = ["simulate"];
-
-/// What needs other network daemons, which no guest has.
-const BESIDE_DAEMONS: [&str; 1] = ["daemons"];
+/// What runs nowhere but where it is asked for by name: what starts thousands of processes takes an
+/// emulated machine hours, what runs on a model of the kernel shows the same on each kernel, and no
+/// guest has other network daemons.
+const LEFT_OUT: [&str; 3] = ["crash", "simulate", "daemons"];
 
 /// The test targets with a `main` of their own, which enter a namespace: each by package and name.
 fn targets(only: Option<&str>) -> Result<Vec<(String, String)>> {
@@ -83,11 +81,7 @@ fn targets(only: Option<&str>) -> Result<Vec<(String, String)>> {
     }
     targets.retain(|(package, target)| match only {
         Some(only) => name_of(package, target) == only,
-        None => !LONG
-            .iter()
-            .chain(&ON_A_MODEL)
-            .chain(&BESIDE_DAEMONS)
-            .any(|left_out| left_out == target),
+        None => !LEFT_OUT.contains(&&**target),
     });
     targets.sort();
     match (&targets[..], only) {

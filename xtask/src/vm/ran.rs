@@ -1,9 +1,9 @@
 //! What the programs said on a kernel: made out of the lines that the guest's init and the test
 //! harness print.
 
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
-use crate::programs::why;
+use crate::programs::{Count, why};
 
 /// What a test program that leaves tests out says, and of how many.
 const NOT_APPLICABLE: &str = "not applicable here: ";
@@ -11,7 +11,8 @@ const NOT_APPLICABLE: &str = "not applicable here: ";
 const SUPPORT: &str = "support: ";
 
 /// The outcome on one kernel.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct Ran {
     /// What `uname -r` said.
     pub(super) release: String,
@@ -19,22 +20,27 @@ pub(super) struct Ran {
     /// Questions to the kernel, and its answers.
     pub(super) support: Vec<(String, String)>,
     /// What went wrong outside of a test.
+    #[serde(skip)]
     broken: Vec<String>,
+    #[serde(skip)]
     done: bool,
 }
 
 /// The outcome of one program.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct Outcome {
     pub(super) name: String,
-    pub(super) passed: u64,
-    pub(super) failed: u64,
-    pub(super) ignored: u64,
+    #[serde(flatten)]
+    pub(super) count: Count,
     pub(super) not_applicable: u64,
     /// `None` until it ended.
+    #[serde(skip)]
     code: Option<String>,
     /// Its summary was seen.
+    #[serde(skip)]
     summed: bool,
+    #[serde(skip)]
     lines: Vec<String>,
 }
 
@@ -56,21 +62,9 @@ impl Ran {
             program.not_applicable += number.unwrap_or(0);
             return Some(format!("{}: {line}", program.name));
         }
-        let numbers = line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". "))?.1;
-        for part in numbers.split("; ") {
-            if let Some((number, word)) = part.split_once(' ')
-                && let Ok(number) = number.parse::<u64>()
-            {
-                match word {
-                    "passed" => program.passed += number,
-                    "failed" => program.failed += number,
-                    "ignored" => program.ignored += number,
-                    _ => {}
-                }
-            }
-        }
-        program.summed = true;
-        Some(format!("{}: {line}", program.name))
+        let is_summary = program.count.add(line);
+        program.summed |= is_summary;
+        is_summary.then(|| format!("{}: {line}", program.name))
     }
 
     /// Takes in what the guest's init says of itself.
@@ -120,12 +114,12 @@ impl Ran {
     /// What keeps this from having gone well, one at a time.
     pub(super) fn failures(&self) -> impl Iterator<Item = String> {
         let programs = self.programs.iter().filter_map(|program| {
-            let Outcome { name, failed, ignored, .. } = program;
+            let Outcome { name, count: Count { failed, skipped, .. }, .. } = program;
             match program.code.as_deref() {
                 None => Some(format!("{name} did not end")),
                 Some("0") if !program.summed => Some(format!("{name} printed no result")),
-                Some("0") if *ignored == 0 => None,
-                Some("0") => Some(format!("{name}: {ignored} tests ignored")),
+                Some("0") if *skipped == 0 => None,
+                Some("0") => Some(format!("{name}: {skipped} tests ignored")),
                 Some(code) => {
                     let why = why(&program.lines.join("\n"));
                     Some(format!("{name}: {failed} tests failed (exit code {code}){why}"))
@@ -141,54 +135,11 @@ impl Ran {
         let sum = |of: fn(&Outcome) -> u64| self.programs.iter().map(of).sum::<u64>();
         format!(
             "{} passed, {} failed, {} skipped; {} not applicable",
-            sum(|p| p.passed),
-            sum(|p| p.failed),
-            sum(|p| p.ignored),
+            sum(|p| p.count.passed),
+            sum(|p| p.count.failed),
+            sum(|p| p.count.skipped),
             sum(|p| p.not_applicable)
         )
-    }
-
-    pub(super) fn to_json(&self) -> String {
-        let programs: Vec<_> = self
-            .programs
-            .iter()
-            .map(|program| {
-                json!({
-                    "name": program.name,
-                    "passed": program.passed,
-                    "failed": program.failed,
-                    "not_applicable": program.not_applicable,
-                })
-            })
-            .collect();
-        let support: Vec<_> =
-            self.support.iter().map(|(question, answer)| json!([question, answer])).collect();
-        let whole = json!({ "release": self.release, "programs": programs, "support": support });
-        format!("{whole:#}\n")
-    }
-
-    /// The part of a run that [`Ran::to_json`] keeps.
-    pub(super) fn from_json(text: &str) -> Option<Ran> {
-        let whole: Value = serde_json::from_str(text).ok()?;
-        let programs = whole["programs"].as_array()?.iter().map(|program| {
-            let count = |name: &str| program[name].as_u64();
-            Some(Outcome {
-                name: program["name"].as_str()?.to_owned(),
-                passed: count("passed")?,
-                failed: count("failed")?,
-                not_applicable: count("not_applicable")?,
-                ..Outcome::default()
-            })
-        });
-        let support = whole["support"].as_array()?.iter();
-        let support =
-            support.map(|pair| Some((pair[0].as_str()?.to_owned(), pair[1].as_str()?.to_owned())));
-        Some(Ran {
-            release: whole["release"].as_str()?.to_owned(),
-            programs: programs.collect::<Option<_>>()?,
-            support: support.collect::<Option<_>>()?,
-            ..Ran::default()
-        })
     }
 }
 
@@ -219,8 +170,9 @@ test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out
         let ran = ran(GOOD);
         assert_eq!(ran.failures().count(), 0);
         assert_eq!(ran.summary(), "3 passed, 0 failed, 0 skipped; 2 not applicable");
-        let again = Ran::from_json(&ran.to_json()).unwrap();
-        assert_eq!(again.to_json(), ran.to_json());
+        let text = serde_json::to_string(&ran).unwrap();
+        let again: Ran = serde_json::from_str(&text).unwrap();
+        assert_eq!(serde_json::to_string(&again).unwrap(), text);
         assert_eq!(again.support, [("a marker on addresses".to_owned(), "kept".to_owned())]);
     }
 

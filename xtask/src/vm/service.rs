@@ -14,7 +14,7 @@ use super::initramfs::{self, copy_program};
 use super::package;
 use super::programs::Programs;
 use crate::programs::Program;
-use crate::tools::{Result, apt_get, output, root};
+use crate::tools::{Result, apt_get, at, emptied, entries, joined, output, root};
 
 /// The packages, with all that they depend on.
 const PACKAGES: [&str; 7] =
@@ -61,9 +61,7 @@ const LINKS: [(&str, &str); 3] = [
 pub(crate) fn run(options: &[&str]) -> Result<String> {
     let accel = match options {
         [] => None,
-        ["--accel", name] => {
-            Some(Accel::named(name).ok_or(format!("no accelerator {name}: kvm or tcg"))?)
-        }
+        ["--accel", name] => Some(Accel::named(name)?),
         _ => return Err("service takes --accel kvm or tcg, or nothing".to_owned()),
     };
     super::need()?;
@@ -93,11 +91,8 @@ pub(crate) fn run(options: &[&str]) -> Result<String> {
         filter: String::new(),
     })?;
     println!("{}: {}", ran.release, ran.summary());
-    let failures: Vec<String> = ran.failures().collect();
-    match failures.is_empty() {
-        true => Ok(ran.summary()),
-        false => Err(failures.join("\nxtask: ")),
-    }
+    joined(&ran.failures().collect::<Vec<_>>())?;
+    Ok(ran.summary())
 }
 
 /// Fetches and unpacks the packages, once; nothing is installed.
@@ -106,12 +101,8 @@ fn userland(dir: &Path) -> Result<PathBuf> {
     if unpacked.is_dir() {
         return Ok(unpacked);
     }
-    let named = |error: std::io::Error| format!("{}: {error}", dir.display());
     let parts = dir.join("userland.new");
-    if parts.exists() {
-        fs::remove_dir_all(&parts).map_err(named)?;
-    }
-    fs::create_dir_all(parts.join("root")).map_err(named)?;
+    emptied(&parts.join("root"))?;
     let mut depends = Command::new("apt-cache");
     depends.args(["depends", "--recurse", "--important"]);
     let listed = output(depends.args(PACKAGES))?;
@@ -119,15 +110,14 @@ fn userland(dir: &Path) -> Result<PathBuf> {
         listed.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_alphanumeric()));
     let mut download = apt_get(&["download", "--quiet"]);
     output(download.args(packages).current_dir(&parts))?;
-    for entry in fs::read_dir(&parts).map_err(named)? {
-        let path = entry.map_err(named)?.path();
+    for path in entries(&parts)? {
         if path.extension().is_some_and(|ending| ending == "deb") {
             let mut unpack = Command::new("dpkg-deb");
             output(unpack.arg("-x").arg(&path).arg(parts.join("root")))?;
         }
     }
-    fs::rename(parts.join("root"), &unpacked).map_err(named)?;
-    fs::remove_dir_all(&parts).map_err(named)?;
+    at(&unpacked, fs::rename(parts.join("root"), &unpacked))?;
+    at(&parts, fs::remove_dir_all(&parts))?;
     Ok(unpacked)
 }
 
@@ -177,10 +167,7 @@ fn copy_tree(archive: &mut Archive<impl Write>, base: &Path, folder: &Path) -> s
         let inside = path.strip_prefix(base).unwrap_or(&path);
         let first = inside.components().next().map(|it| it.as_os_str());
         let is_merged = first.is_some_and(|first| MERGED.iter().any(|it| first == *it));
-        let at = match is_merged {
-            true => Path::new("/usr").join(inside),
-            false => Path::new("/").join(inside),
-        };
+        let at = Path::new(if is_merged { "/usr" } else { "/" }).join(inside);
         let found = fs::symlink_metadata(&path)?;
         if UNREAD.iter().any(|it| inside == Path::new("usr/share").join(it)) {
             continue;

@@ -1,12 +1,11 @@
 //! The tables of `docs/kernels.md`, made out of what the last runs on each kernel left behind.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::path::Path;
 
 use super::ran::{Outcome, Ran};
 use super::{LOCAL, SERIES};
-use crate::tools::Result;
+use crate::tools::{Result, between_marks, read};
 
 const BEGIN: &str = "<!-- begin: written by `cargo xtask vm --write` -->\n";
 const END: &str = "<!-- end -->\n";
@@ -16,19 +15,13 @@ pub(super) fn write(dir: &Path, page: &Path) -> Result<()> {
     let mut columns = Vec::new();
     for kernel in [LOCAL].into_iter().chain(SERIES) {
         let path = dir.join(format!("{kernel}.json"));
-        let text = fs::read_to_string(&path);
-        let ran = text.ok().and_then(|text| Ran::from_json(&text));
+        let ran = read(&path).ok().and_then(|text| serde_json::from_str::<Ran>(&text).ok());
         columns.push(ran.ok_or_else(|| {
             format!("no results of kernel {kernel}: `cargo xtask vm --kernel {kernel}`")
         })?);
     }
-    let named = |error: std::io::Error| format!("{}: {error}", page.display());
-    let text = fs::read_to_string(page).map_err(named)?;
-    let parts =
-        text.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
-    let (before, after) =
-        parts.ok_or_else(|| format!("{}: no marks for the tables", page.display()))?;
-    fs::write(page, format!("{before}{BEGIN}\n{}\n{END}{after}", tables(&columns))).map_err(named)
+    let tables = format!("\n{}\n", tables(&columns));
+    crate::tools::write(page, between_marks(&read(page)?, BEGIN, END, &tables)?)
 }
 
 fn tables(columns: &[Ran]) -> String {
@@ -77,8 +70,10 @@ fn table(
 }
 
 fn counts(program: &Outcome) -> String {
-    let mut text = format!("{} passed", program.passed);
-    for (count, word) in [(program.failed, "failed"), (program.not_applicable, "not applicable")] {
+    let mut text = format!("{} passed", program.count.passed);
+    for (count, word) in
+        [(program.count.failed, "failed"), (program.not_applicable, "not applicable")]
+    {
         if count > 0 {
             let _ = write!(text, ", {count} {word}");
         }
@@ -102,7 +97,7 @@ mod tests {
                 r#"{{ "release": "{release}", "programs": [{{ "name": "{program}", "passed": 2, "failed": 0,
                 "not_applicable": 1 }}], "support": [["{support}", "yes"]] }}"#
             );
-            Ran::from_json(&text).unwrap()
+            serde_json::from_str::<Ran>(&text).unwrap()
         };
         let text = tables(&[
             column("6.18.3", "a/kernel", "vlan"),

@@ -121,8 +121,7 @@ impl Walk {
                 scope.spawn(move |scope| visit(walk, scope, child));
             }
         }
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
-        let pool = pool.build()?;
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
         self.timed(best, || {
             pool.scope(|scope| {
                 for root in self.roots() {
