@@ -52,8 +52,8 @@ impl Normalisers {
 
     /// Returns the canonical form of an object.
     pub fn object(&self, object: &Object) -> Object {
-        let fields = object.fields.iter();
-        let fields = fields.map(|(field, value)| (field.clone(), self.value(field, value)));
+        let fields =
+            object.fields.iter().map(|(field, value)| (field.clone(), self.value(field, value)));
         let run_state = object.run_state.as_ref();
         Object {
             fields: fields.collect(),

@@ -112,18 +112,12 @@ impl Hash for Value {
 
 impl fmt::Debug for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.is_secret {
-            true => f.write_str("<secret>"),
-            false => self.text.fmt(f),
-        }
+        if self.is_secret { f.write_str("<secret>") } else { self.text.fmt(f) }
     }
 }
 
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self.is_secret {
-            true => "<secret>",
-            false => &self.text,
-        })
+        f.pad(if self.is_secret { "<secret>" } else { &self.text })
     }
 }

@@ -174,9 +174,10 @@ impl From<StoredChange> for Change {
 
 impl From<&Value> for StoredValue {
     fn from(value: &Value) -> StoredValue {
-        match value.is_secret() {
-            true => StoredValue::Secret,
-            false => StoredValue::Text(value.expose().to_owned()),
+        if value.is_secret() {
+            StoredValue::Secret
+        } else {
+            StoredValue::Text(value.expose().to_owned())
         }
     }
 }

@@ -155,8 +155,7 @@ pub(crate) fn create_database(
     id: Option<JournalId>,
     fill: impl FnOnce(&mut WriteTable<'_>) -> Result<(), redb::Error>,
 ) -> Result<(), Error> {
-    let os = |cause| Error::os("cannot tell the length", cause);
-    if !storage.is_empty().map_err(os)? {
+    if !storage.is_empty().map_err(|cause| Error::os("cannot tell the length", cause))? {
         return Err(Error::format("there is something in the storage already"));
     }
     let file = JournalFile::new(storage);

@@ -149,9 +149,12 @@ impl GroupCommit {
         drop(access);
         leader.1 = Some(result.as_ref().map(|_| None).map_err(Error::clone));
         drop(leader);
-        result.map_err(|error| match error.is_before_writing() {
-            true => self.read_only_error(),
-            false => Error::not_durable(&error),
+        result.map_err(|error| {
+            if error.is_before_writing() {
+                self.read_only_error()
+            } else {
+                Error::not_durable(&error)
+            }
         })
     }
 
@@ -255,8 +258,7 @@ struct Leader<'a>(&'a GroupCommit, Option<Result<Option<u64>, Error>>);
 impl Drop for Leader<'_> {
     fn drop(&mut self) {
         let commits = self.0;
-        let panicked = || Err(Error::damaged("redb panicked"));
-        let result = self.1.take().unwrap_or_else(panicked);
+        let result = self.1.take().unwrap_or_else(|| Err(Error::damaged("redb panicked")));
         if let Err(error) = &result {
             commits.turn_read_only(error.clone());
         }

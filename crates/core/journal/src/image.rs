@@ -61,8 +61,10 @@ impl Readable for Image {
                 }
                 pieces.insert(number, self.read_piece(number)?);
             }
-            let piece = pieces.get(&number).and_then(|piece| piece.get(within..));
-            let piece = piece.ok_or(io::ErrorKind::UnexpectedEof)?;
+            let piece = pieces
+                .get(&number)
+                .and_then(|piece| piece.get(within..))
+                .ok_or(io::ErrorKind::UnexpectedEof)?;
             let count = piece.len().min(out.len() - done);
             out[done..done + count].copy_from_slice(&piece[..count]);
             done += count;

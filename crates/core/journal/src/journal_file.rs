@@ -194,9 +194,10 @@ impl JournalFile {
         let header = read_header(&*self.storage)?;
         let (marked, opener) = (&self.marked, &self.opener);
         let known = (marked.load(Ordering::Relaxed), opener.load(Ordering::Relaxed));
-        match (header.marked, header.opener) == known {
-            true => Ok(header),
-            false => Err(Error::held("the journal", None)),
+        if (header.marked, header.opener) == known {
+            Ok(header)
+        } else {
+            Err(Error::held("the journal", None))
         }
     }
 
@@ -206,9 +207,10 @@ impl JournalFile {
         self.storage
             .read(OPENER_OFFSET, &mut bytes)
             .map_err(|cause| Error::os("cannot read the header", cause))?;
-        match parse_number(&bytes).unwrap_or_default() == self.opener.load(Ordering::Relaxed) {
-            true => Ok(()),
-            false => Err(Error::held("the journal", None)),
+        if parse_number(&bytes).unwrap_or_default() == self.opener.load(Ordering::Relaxed) {
+            Ok(())
+        } else {
+            Err(Error::held("the journal", None))
         }
     }
 
@@ -295,8 +297,9 @@ impl JournalFile {
         if known != u64::MAX {
             return Ok(known);
         }
-        let len = self.record_failure(self.storage.len(), "cannot tell the length")?;
-        let len = len.saturating_sub(HEADER_LEN);
+        let len = self
+            .record_failure(self.storage.len(), "cannot tell the length")?
+            .saturating_sub(HEADER_LEN);
         self.redb_len.store(len, Ordering::Relaxed);
         Ok(len)
     }
@@ -391,10 +394,7 @@ impl redb::StorageBackend for Backend {
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let is_header = offset.saturating_add(data.len() as u64) <= REDB_HEADER_LEN;
-        let dirty = match is_header {
-            true => &self.0.is_header_dirty,
-            false => &self.0.is_dirty,
-        };
+        let dirty = if is_header { &self.0.is_header_dirty } else { &self.0.is_dirty };
         dirty.store(true, Ordering::Relaxed);
         self.0.write_at(offset.saturating_add(HEADER_LEN), data)
     }

@@ -109,8 +109,7 @@ pub(crate) fn is_readable(records: &ReadTable, key: &[u8], value: &[u8]) -> bool
     };
     match Line::parse(space, (rest.to_vec(), value.to_vec())) {
         Ok(Line::Key { operation: Some(name), .. }) => {
-            let value = get(records, &Keyspace::Operation.key(name.as_bytes()));
-            let value = value.ok().flatten();
+            let value = get(records, &Keyspace::Operation.key(name.as_bytes())).ok().flatten();
             value.is_some_and(|value| StoredOperation::parse(&name, &value).is_ok())
         }
         other => other.is_ok(),

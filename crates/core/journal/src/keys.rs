@@ -51,8 +51,9 @@ impl RequestHash {
 
     /// Returns the hash that a record of a key begins with, and the rest of the record.
     fn split(record: &[u8]) -> Result<(RequestHash, &[u8]), Error> {
-        let short = || Error::unreadable("the record of a key ends early");
-        let (hash, rest) = record.split_first_chunk().ok_or_else(short)?;
+        let (hash, rest) = record
+            .split_first_chunk()
+            .ok_or_else(|| Error::unreadable("the record of a key ends early"))?;
         Ok((RequestHash(*hash), rest))
     }
 
@@ -83,9 +84,10 @@ pub(crate) fn end(
     outcome: Outcome,
     now: SystemTime,
 ) -> Result<(), Error> {
-    let missing = || Error::unreadable("a key that ends has no record");
     let before = transaction.get(&Keyspace::Key.key(key))?;
-    let (request, _) = RequestHash::split(&before.ok_or_else(missing)?)?;
+    let (request, _) = RequestHash::split(
+        &before.ok_or_else(|| Error::unreadable("a key that ends has no record"))?,
+    )?;
     let number = transaction.next();
     let (state, answer) = match outcome {
         Outcome::Succeeded(answer) => (1, answer),
@@ -118,9 +120,10 @@ impl KeyState {
         let state = fields.u8()?;
         let parsed = if state == 0 {
             let operation = fields.string()?;
-            match held.contains(&operation) {
-                true => KeyState::InProgress { operation },
-                false => KeyState::InDoubt { operation },
+            if held.contains(&operation) {
+                KeyState::InProgress { operation }
+            } else {
+                KeyState::InDoubt { operation }
             }
         } else {
             let _number = fields.u64()?;

@@ -158,8 +158,7 @@ pub(crate) fn scopes(store: &Store) -> Result<Vec<(String, LedgerScope)>, Error>
 pub(crate) fn forget_other_boots(store: &Store, boot: &str) -> Result<u64, Error> {
     let boot = boot.to_owned();
     store.write(move |transaction| {
-        let is_other = |scope: &LedgerScope| !scope.boot().is_empty() && scope.boot() != boot;
-        forget(transaction, &[], is_other)
+        forget(transaction, &[], |scope| !scope.boot().is_empty() && scope.boot() != boot)
     })
 }
 

@@ -170,10 +170,12 @@ pub fn check_not_held(path: impl AsRef<Path>) -> Result<(), Error> {
 fn holder_line() -> String {
     let pid = std::process::id();
     let command = fs::read("/proc/self/cmdline").unwrap_or_default();
-    let command = String::from_utf8_lossy(&command);
-    let command = command.trim_end_matches('\0').chars();
-    let command = command.map(|c| if c.is_control() { ' ' } else { c });
-    let command: String = command.take(MAX_COMMAND).collect();
+    let command: String = String::from_utf8_lossy(&command)
+        .trim_end_matches('\0')
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(MAX_COMMAND)
+        .collect();
     format!("{pid} {command}\n")
 }
 

@@ -87,9 +87,10 @@ pub fn export(path: impl AsRef<Path>, out: &mut dyn io::Write) -> Result<(), Err
         Err(error) if !error.is_of_record() => return Err(error),
         _ => {}
     }
-    Err(damage.and(match salvaged.is_complete {
-        true => "every record could be read",
-        false => "the last commits are missing, the records before them could be read",
+    Err(damage.and(if salvaged.is_complete {
+        "every record could be read"
+    } else {
+        "the last commits are missing, the records before them could be read"
     }))
 }
 
@@ -135,8 +136,8 @@ pub fn repair(path: impl AsRef<Path>, loss: Loss) -> Result<Repaired, Error> {
     {
         return Err(damage.and(lost));
     }
-    let records = salvaged.as_ref().map(|(salvaged, _)| read_table(&salvaged.database));
-    let records = records.transpose()?;
+    let records =
+        salvaged.as_ref().map(|(salvaged, _)| read_table(&salvaged.database)).transpose()?;
     let damaged = keep_damaged(&files, path)?;
     let new = NewFile::new(&files);
     new.create()?;

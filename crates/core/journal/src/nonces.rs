@@ -131,9 +131,10 @@ pub(crate) fn spend(
 
 fn note_time(transaction: &mut Transaction<'_>, now: SystemTime) -> Result<(), Error> {
     let now = millis(now);
-    match now > latest_time(transaction)? {
-        true => transaction.put(&Keyspace::LatestTime.key(&[]), &now.to_be_bytes()),
-        false => Ok(()),
+    if now > latest_time(transaction)? {
+        transaction.put(&Keyspace::LatestTime.key(&[]), &now.to_be_bytes())
+    } else {
+        Ok(())
     }
 }
 

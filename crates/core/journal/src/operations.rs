@@ -171,9 +171,10 @@ impl Operations {
                 return KeyState::parse(&value, &held).map(Err);
             }
             let before = StoredOperation::load(transaction, &name)?;
-            let is_in_flight = |it: &StoredOperation| !it.operation.state.is_ended();
             // Held, it has just ended, and its executor is about to return.
-            if before.as_ref().is_some_and(is_in_flight) || held.contains(&name) {
+            if before.as_ref().is_some_and(|it| !it.operation.state.is_ended())
+                || held.contains(&name)
+            {
                 return Err(Error::refused(Refusal::InFlight, &name));
             }
             if let Some((nonce, expires, now)) = nonce {

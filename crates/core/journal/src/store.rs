@@ -81,8 +81,8 @@ impl Store {
     /// Writes all records, those of a journal that was removed, to a new one at its path, and opens
     /// that.
     pub(crate) fn recreate(&self, wait: Duration) -> Result<Store, Error> {
-        let open = self.commits.file().files();
-        let open = open.ok_or_else(|| Error::invalid("the journal has no path"))?;
+        let open =
+            self.commits.file().files().ok_or_else(|| Error::invalid("the journal has no path"))?;
         let files = Files::at(open.path())?;
         let lock = Lock::acquire(&files, wait)?;
         if files.open()?.is_some() {

@@ -51,8 +51,8 @@ impl Folder {
     pub(crate) fn root(users: &TrustedUsers) -> Result<Folder, Error> {
         let path = Path::new("/");
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let descriptor = rustix::fs::open(path, flags, Mode::empty());
-        let descriptor = descriptor.map_err(|error| Error::os(path, "open", error))?;
+        let descriptor = rustix::fs::open(path, flags, Mode::empty())
+            .map_err(|error| Error::os(path, "open", error))?;
         let found = Found::of(descriptor).map_err(|error| Error::os(path, "read", error))?;
         let control = Control::of(&found.metadata, &found.descriptor, users);
         Ok(Folder::new(found.descriptor, path.to_owned(), control))

@@ -168,8 +168,7 @@ impl Place {
     ///
     /// When one of them cannot be read.
     pub fn is_of(&self, file: &File) -> Result<bool, Error> {
-        let held = file.metadata();
-        let held = held.map_err(|error| Error::os(&self.path, "read", error))?;
+        let held = file.metadata().map_err(|error| Error::os(&self.path, "read", error))?;
         Ok(self.metadata()?.is_some_and(|found| same(&held, &found)))
     }
 
@@ -180,8 +179,8 @@ impl Place {
     ///
     /// When the file cannot be read.
     pub fn is_mount_point(&self, file: &File) -> Result<bool, Error> {
-        let found = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::empty());
-        let found = found.map_err(|error| Error::os(&self.path, "read", error))?;
+        let found = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::empty())
+            .map_err(|error| Error::os(&self.path, "read", error))?;
         Ok(found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
     }
 
@@ -209,8 +208,7 @@ impl Place {
                 opened => opened.map_err(|error| Error::os(&self.path, "open", error))?,
             };
             let file = File::from(file);
-            let metadata = file.metadata();
-            let metadata = metadata.map_err(|error| Error::os(&self.path, "read", error))?;
+            let metadata = file.metadata().map_err(|error| Error::os(&self.path, "read", error))?;
             if same(&metadata, &found.metadata) {
                 return Ok(Some(file));
             }
@@ -241,9 +239,10 @@ pub(crate) fn need_regular(path: &Path, found: &Metadata) -> Result<(), Error> {
     };
     let message = format!("it is {name}, and not a regular file");
     let error = Error::of_kind(ErrorKind::NotRegular, path, message);
-    Err(match kind.is_dir() {
-        true => error.with_source(std::io::ErrorKind::IsADirectory.into()),
-        false => error,
+    Err(if kind.is_dir() {
+        error.with_source(std::io::ErrorKind::IsADirectory.into())
+    } else {
+        error
     })
 }
 

@@ -41,8 +41,8 @@ impl TrustedUsers {
 
     fn check_program(&self, path: &Path) -> Result<(), Error> {
         let place = self.followed_place(path)?;
-        let gone = || Error::os(place.path(), "open", rustix::io::Errno::NOENT);
-        let found = look(place.folder(), place.name())?.ok_or_else(gone)?;
+        let found = look(place.folder(), place.name())?
+            .ok_or_else(|| Error::os(place.path(), "open", rustix::io::Errno::NOENT))?;
         need_regular(place.path(), &found.metadata)?;
         if found.metadata.mode() & 0o111 == 0 {
             return Err(Error::os(place.path(), "execute", rustix::io::Errno::ACCESS));

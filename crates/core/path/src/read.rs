@@ -45,16 +45,17 @@ impl TrustedUsers {
     pub fn check_ours(&self, place: &Place, file: &File, readers: Readers) -> Result<(), Error> {
         let found = metadata(place.path(), file)?;
         if !is_firm(place.folder().control(), &found, self) {
-            let message = match self.has(found.uid()) {
-                true => format!(
+            let message = if self.has(found.uid()) {
+                format!(
                     "it is in {}: {}; move it to a folder that nobody else can write",
                     place.folder().path().display(),
                     place.folder().control()
-                ),
-                false => format!(
+                )
+            } else {
+                format!(
                     "user {} owns it; give it to root or to the user that runs this",
                     found.uid()
-                ),
+                )
             };
             return Err(Error::refused(place.path(), message));
         }
@@ -180,8 +181,8 @@ pub fn read(path: &Path, file: &File, limit: u64) -> Result<Vec<u8>, Error> {
 }
 
 fn opened(place: &Place) -> Result<(File, Metadata), Error> {
-    let gone = || Error::os(place.path(), "open", rustix::io::Errno::NOENT);
-    let file = place.open()?.ok_or_else(gone)?;
+    let file =
+        place.open()?.ok_or_else(|| Error::os(place.path(), "open", rustix::io::Errno::NOENT))?;
     let found = metadata(place.path(), &file)?;
     Ok((file, found))
 }

@@ -64,10 +64,7 @@ pub(crate) fn to_place(users: &TrustedUsers, path: &Path, last: Last) -> Result<
 pub(crate) fn to_folder(users: &TrustedUsers, path: &Path, last: Last) -> Result<Folder, Error> {
     let mut walk = Walk::new(users, path, last)?;
     while let Some(name) = walk.rest.pop_front() {
-        match name == ".." {
-            true => walk.leave(),
-            false => walk.enter(&name)?,
-        }
+        if name == ".." { walk.leave() } else { walk.enter(&name)? }
     }
     walk.into_folder(path)
 }
@@ -103,8 +100,8 @@ impl<'a> Walk<'a> {
             let message = "an empty path names nothing";
             return Err(Error::of_kind(ErrorKind::NotRegular, path, message));
         }
-        let absolute = std::path::absolute(path);
-        let absolute = absolute.map_err(|error| Error::os(path, "resolve", error))?;
+        let absolute =
+            std::path::absolute(path).map_err(|error| Error::os(path, "resolve", error))?;
         Ok(Walk {
             users,
             asked: path,
@@ -128,8 +125,7 @@ impl<'a> Walk<'a> {
 
     fn into_folder(mut self, path: &Path) -> Result<Folder, Error> {
         let message = "it has no folder";
-        let none = || Error::of_kind(ErrorKind::NotRegular, path, message);
-        self.folders.pop().ok_or_else(none)
+        self.folders.pop().ok_or_else(|| Error::of_kind(ErrorKind::NotRegular, path, message))
     }
 
     /// Enters a folder, or follows a link to one.
@@ -183,8 +179,8 @@ impl<'a> Walk<'a> {
         if self.links > MAX_LINKS {
             return Err(Error::os(&link, "follow", Errno::LOOP));
         }
-        let target = readlinkat(&found.descriptor, "", Vec::new());
-        let target = target.map_err(|error| Error::os(&link, "read", error))?;
+        let target = readlinkat(&found.descriptor, "", Vec::new())
+            .map_err(|error| Error::os(&link, "read", error))?;
         let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
         if target.is_absolute() {
             self.folders.truncate(1);
@@ -200,8 +196,8 @@ impl<'a> Walk<'a> {
 /// their text does not name.
 pub(crate) fn is_kernels(folder: &Folder) -> Result<bool, Error> {
     const PROC_SUPER_MAGIC: i128 = 0x9fa0;
-    let on = rustix::fs::fstatfs(folder.as_fd());
-    let on = on.map_err(|error| Error::os(folder.path(), "read", error))?;
+    let on = rustix::fs::fstatfs(folder.as_fd())
+        .map_err(|error| Error::os(folder.path(), "read", error))?;
     Ok(i128::from(on.f_type) == PROC_SUPER_MAGIC)
 }
 

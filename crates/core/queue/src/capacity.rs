@@ -22,10 +22,7 @@ impl Capacity {
     /// Takes note that an entry was removed. True if the container is to shrink: it has been too
     /// large for as many removals as it has places.
     pub(crate) fn is_unused(&mut self, len: usize, capacity: usize) -> bool {
-        self.removed = match is_too_large(len, capacity) {
-            true => self.removed + 1,
-            false => 0,
-        };
+        self.removed = if is_too_large(len, capacity) { self.removed + 1 } else { 0 };
         self.removed > capacity
     }
 }

@@ -116,17 +116,16 @@ impl<K> Shared<K> {
         let mut unrun = Vec::new();
         let mut count = 0;
         for lane in lanes {
-            let current = turns.binary_search_by_key(&lane.id, |(lane, _)| *lane);
-            let current = current.ok().map(|at| Arc::clone(&turns[at].1));
+            let current = turns
+                .binary_search_by_key(&lane.id, |(lane, _)| *lane)
+                .ok()
+                .map(|at| Arc::clone(&turns[at].1));
             let (key, behind) = lane.into_jobs();
             let jobs = current.into_iter().chain(behind);
             let jobs: Vec<_> =
                 jobs.filter(|job| job.is_waiting()).map(|job| UnrunJob(Some(job))).collect();
             count += jobs.len();
-            match jobs.is_empty() {
-                true => discard(key),
-                false => unrun.push((key, jobs)),
-            }
+            if jobs.is_empty() { discard(key) } else { unrun.push((key, jobs)) }
         }
         self.note_removed(count);
         Unfinished { unrun, running: self.running() }

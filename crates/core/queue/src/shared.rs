@@ -168,10 +168,7 @@ impl<K: Send> Cancel for Shared<K> {
         };
         self.note_removed(1);
         let removed = lane.note_cancelled(number);
-        let lane = match lane.is_empty() {
-            true => self.remove(&mut shard, id),
-            false => None,
-        };
+        let lane = if lane.is_empty() { self.remove(&mut shard, id) } else { None };
         if !removed.is_empty() {
             let mut ready = lock(&self.ready);
             for (due, number) in removed {

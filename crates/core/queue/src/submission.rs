@@ -107,9 +107,10 @@ impl<K: Hash + Eq + Send + 'static> Shared<K> {
                 let waits = lane.current.is_some() || due > now;
                 let is_full = waits && lane.len() >= self.config.lane_limit;
                 if is_full || !self.admit() {
-                    let unused = match lane.is_empty() {
-                        true => self.remove(&mut shard, id).map(|lane| lane.key),
-                        false => key,
+                    let unused = if lane.is_empty() {
+                        self.remove(&mut shard, id).map(|lane| lane.key)
+                    } else {
+                        key
                     };
                     return (Added::Full, released, unused);
                 }

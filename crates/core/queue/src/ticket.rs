@@ -72,9 +72,10 @@ impl<T> Ticket<T> {
     /// workers would wait. [`Taken`](ErrorKind::Taken).
     pub fn wait(&self, timeout: Duration) -> Result<Outcome<T>, Error> {
         let until = after(now(), timeout);
-        let _waiting = match self.task.has_ended() {
-            true => None,
-            false => deadlock::enter(self.place, Arc::clone(&self.task) as _)?,
+        let _waiting = if self.task.has_ended() {
+            None
+        } else {
+            deadlock::enter(self.place, Arc::clone(&self.task) as _)?
         };
         self.task.wait(until)
     }

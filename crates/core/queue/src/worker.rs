@@ -56,10 +56,7 @@ fn next<'a, K>(
         }
         if let Some(turn) = ready.pop() {
             ready.searching -= usize::from(searches);
-            let wake = match ready.turns.is_empty() {
-                true => ready.wake_for_timers(),
-                false => ready.wake(),
-            };
+            let wake = if ready.turns.is_empty() { ready.wake_for_timers() } else { ready.wake() };
             // Under the lock: a job is ready or counts as taken.
             Counts::add_one(&counts.taken);
             drop(ready);

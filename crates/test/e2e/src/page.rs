@@ -40,15 +40,17 @@ pub struct Listed {
 /// Returns the root of the repository.
 pub fn root() -> PathBuf {
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let has_pages = |folder: &&std::path::Path| folder.join("docs/architecture.md").is_file();
-    here.ancestors().find(has_pages).unwrap().to_owned()
+    here.ancestors()
+        .find(|folder| folder.join("docs/architecture.md").is_file())
+        .unwrap()
+        .to_owned()
 }
 
 impl Page {
     /// Reads the page at this path from the root.
     pub fn read(name: &str) -> Page {
-        let text = fs::read_to_string(root().join(name));
-        let text = text.unwrap_or_else(|error| panic!("{name}: {error}"));
+        let text =
+            fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
         Page { name: name.to_owned(), text }
     }
 
@@ -91,16 +93,16 @@ impl Page {
         // The block that has most of the words is the one that should be equal.
         let words: Vec<&str> = printed.iter().flat_map(|it| it.split(' ')).collect();
         let blocks = self.blocks().into_iter();
-        let likeness = |block: &Block<'_>| {
-            let text = plain(block.text);
-            words.iter().filter(|word| text.contains(**word)).count()
-        };
-        let nearest = blocks.max_by_key(likeness).unwrap();
+        let nearest = blocks
+            .max_by_key(|block| {
+                let text = plain(block.text);
+                words.iter().filter(|word| text.contains(**word)).count()
+            })
+            .unwrap();
         let text = plain(nearest.text);
         let shown: Vec<&str> = text.lines().collect();
         let lines = shown.len().max(printed.len());
-        let differs = |at: &usize| shown.get(*at) != printed.get(*at);
-        if let Some(at) = (0..lines).find(differs) {
+        if let Some(at) = (0..lines).find(|at| shown.get(*at) != printed.get(*at)) {
             let place = self.at(nearest.line + at);
             let [shown, printed] = [&shown, &printed].map(|it| it.get(at).unwrap_or(&"(no line)"));
             panic!("\n{place}: the page shows\n{shown}\nand what is printed is\n{printed}");
@@ -109,8 +111,11 @@ impl Page {
 
     /// Returns the rows of the table whose header begins with `head`.
     pub fn table(&self, head: &str) -> Vec<Row> {
-        let begins = |(_, text): &(usize, &str)| text.starts_with(head);
-        let found: Vec<usize> = self.lines().filter(begins).map(|(line, _)| line).collect();
+        let found: Vec<usize> = self
+            .lines()
+            .filter(|(_, text): &(usize, &str)| text.starts_with(head))
+            .map(|(line, _)| line)
+            .collect();
         let [begin] = found[..] else {
             panic!("{}: not one table begins with {head:?}: {found:?}", self.name);
         };
@@ -169,8 +174,7 @@ impl Listed {
         assert!(!known.is_empty(), "no name found in {source}");
         let wrong = self.unknown(&known, source).into_iter();
         let is_listed = |name: &&String| self.names.iter().any(|(_, listed)| listed == *name);
-        let missing = known.iter().filter(|name| !is_listed(name));
-        let missing = missing.map(|name| {
+        let missing = known.iter().filter(|name| !is_listed(name)).map(|name| {
             let Listed { page, line, .. } = self;
             format!("{page}:{line}: the list lacks `{name}` of {source}")
         });

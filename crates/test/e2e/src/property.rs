@@ -68,8 +68,8 @@ fn to_hex(seed: &[u8; 32]) -> String {
 }
 
 fn from_hex(text: &str) -> [u8; 32] {
-    let byte = |at: usize| u8::from_str_radix(text.get(at * 2..at * 2 + 2)?, 16).ok();
-    let bytes: Option<Vec<u8>> = (0..32).map(byte).collect();
+    let bytes: Option<Vec<u8>> =
+        (0..32).map(|at| u8::from_str_radix(text.get(at * 2..at * 2 + 2)?, 16).ok()).collect();
     bytes.expect("64 hex digits").try_into().unwrap()
 }
 

@@ -53,8 +53,8 @@ impl Shown {
         if !is_json || out.is_empty() {
             return;
         }
-        let value = serde_json::from_str(out);
-        let value = value.unwrap_or_else(|error| panic!("{args:?}: not one line: {error}: {out}"));
+        let value = serde_json::from_str(out)
+            .unwrap_or_else(|error| panic!("{args:?}: not one line: {error}: {out}"));
         self.commands.check(shown, &value);
     }
 
@@ -155,8 +155,8 @@ impl Shapes {
             all_places(&named.shape, &mut places);
         }
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let missing = places.difference(&seen);
-        let missing = missing.filter(|(_, what)| !left_out.contains(&what.as_str()));
+        let missing =
+            places.difference(&seen).filter(|(_, what)| !left_out.contains(&what.as_str()));
         report(
             missing
                 .map(|(line, what)| format!("{}:{line}: no checked output has {what}", self.page)),
@@ -166,9 +166,11 @@ impl Shapes {
     /// Returns the shape of this name: of the block, else of any.
     fn find(&self, block: usize, name: &str) -> usize {
         let of = |it: &Named| it.name == name;
-        let here = |it: &Named| it.block == block && of(it);
-        let found = self.named.iter().position(here);
-        let found = found.or_else(|| self.named.iter().position(of));
+        let found = self
+            .named
+            .iter()
+            .position(|it| it.block == block && of(it))
+            .or_else(|| self.named.iter().position(of));
         found.unwrap_or_else(|| panic!("{}: no shape is named {name}", self.page))
     }
 
@@ -180,9 +182,8 @@ impl Shapes {
         path: &str,
         seen: &mut BTreeSet<Place>,
     ) -> Result<(), String> {
-        let is = |fits: bool, what: &str| match fits {
-            true => Ok(()),
-            false => Err(format!("{path} is {value}, and no {what}")),
+        let is = |fits: bool, what: &str| {
+            if fits { Ok(()) } else { Err(format!("{path} is {value}, and no {what}")) }
         };
         match shape {
             Shape::Text => is(value.is_string(), "text"),
@@ -302,8 +303,10 @@ impl Shapes {
                 }
             };
             let longer = all.iter().flat_map(|keys: &Vec<(usize, &Member)>| {
-                let with = |choice: &Vec<_>| [keys.clone(), choice.clone()].concat();
-                choices.iter().map(with).collect::<Vec<_>>()
+                choices
+                    .iter()
+                    .map(|choice| [keys.clone(), choice.clone()].concat())
+                    .collect::<Vec<_>>()
             });
             all = longer.collect();
         }
@@ -453,10 +456,7 @@ impl Parser<'_> {
                 let line = self.line;
                 let key = self.quoted();
                 let is_optional = self.takes("?");
-                let shape = match self.takes(":") {
-                    true => self.any(),
-                    false => Shape::Text,
-                };
+                let shape = if self.takes(":") { self.any() } else { Shape::Text };
                 members.push(Member::Key { line, key, is_optional, shape });
             } else {
                 // Any key.

@@ -148,8 +148,7 @@ fn sample<T>(runs: Vec<T>, per_class: usize, class: impl Fn(&T) -> String, seed:
         kept.extend(drawn.iter().take(per_class).map(|(_, at)| *at));
     }
     let mut at = 0..;
-    let is_kept = |_: &T| at.next().is_some_and(|at| kept.contains(&at));
-    runs.into_iter().filter(is_kept).collect()
+    runs.into_iter().filter(|_| at.next().is_some_and(|at| kept.contains(&at))).collect()
 }
 
 /// Carries runs out, so many at once, each on whatever thread is free: most of the time a run waits

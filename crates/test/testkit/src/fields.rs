@@ -227,8 +227,8 @@ fn route(row: &RawMessage, names: &Names, fields: &mut Fields) {
     fields.insert("scope", nonzero(scope.into()));
     fields.insert("src", attr(7).map(|a| ip(a)).unwrap_or_default());
     let metrics = attr(8).map(|metrics| nested(metrics)).unwrap_or_default();
-    let metrics = metrics.iter().map(|(n, v)| format!("{n}={} ", u32_at(v, 0)));
-    fields.insert("metrics", metrics.collect());
+    let shown = metrics.iter().map(|(n, v)| format!("{n}={} ", u32_at(v, 0)));
+    fields.insert("metrics", shown.collect());
     fields.insert("nhid", nonzero(row.attr_u32(30).unwrap_or(0)));
     if is_reject(kind) {
         return;

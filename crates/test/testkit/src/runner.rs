@@ -142,13 +142,12 @@ pub fn may_skip(var: impl Fn(&str) -> Option<String>) -> bool {
 /// On a thread of its own, as a network namespace belongs to the thread and the harness reuses its
 /// threads.
 fn run(name: &str, test: fn()) -> Result<(), Failed> {
-    let body = move || {
-        quiet_netns();
-        test();
-    };
     thread::Builder::new()
         .name(name.to_owned())
-        .spawn(body)?
+        .spawn(move || {
+            quiet_netns();
+            test();
+        })?
         .join()
         .map_err(|panic| Failed::from(panic_text(&*panic)))
 }

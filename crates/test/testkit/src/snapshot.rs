@@ -68,10 +68,10 @@ impl Snapshot {
             let ready: BTreeSet<u32> = up.map(RawMessage::device).collect();
             let addresses = raw_dump(Kind::Address, INET6);
             let routes = raw_dump(Kind::Route, INET6);
-            let unusable = |row: &RawMessage| {
-                is_undetected(row) && ready.contains(&row.device()) && !is_routed(row, &routes)
-            };
-            let is_over = all_announced && !addresses.iter().any(unusable);
+            let is_over = all_announced
+                && !addresses.iter().any(|row| {
+                    is_undetected(row) && ready.contains(&row.device()) && !is_routed(row, &routes)
+                });
             let now = Self::take();
             let agree = last.as_ref() == Some(&now);
             last = Some(now);
@@ -130,10 +130,9 @@ impl Snapshot {
         let (old, mut new) = self.unmatched(after);
         let mut out = String::new();
         for row in old {
-            let same_link = |other: &&RawMessage| {
+            let _infallible = match new.iter().position(|other| {
                 row.kind == Kind::Link && other.kind == row.kind && other.device() == row.device()
-            };
-            let _infallible = match new.iter().position(same_link) {
+            }) {
                 Some(at) => writeln!(out, "~ {}", changed(row, new.remove(at))),
                 None => writeln!(out, "- {row}"),
             };

@@ -59,10 +59,7 @@ pub fn ip_batch<S: AsRef<str>>(lines: impl IntoIterator<Item = S>) {
 /// When the programs cannot be run.
 #[track_caller]
 pub fn ip_force<S: AsRef<str>>(lines: &[S]) -> String {
-    let program = |line: &S| match line.as_ref().starts_with("fdb") {
-        true => "bridge",
-        false => "ip",
-    };
+    let program = |line: &S| if line.as_ref().starts_with("fdb") { "bridge" } else { "ip" };
     // `ip neighbour` ends the whole batch when it is refused.
     let ends = |line: &S| line.as_ref().starts_with("neighbour");
     let mut messages = String::new();

@@ -103,8 +103,7 @@ impl Approvals {
 
     /// Returns the actions that wait.
     pub(super) fn waiting(&self) -> impl Iterator<Item = &ApprovalRequest> {
-        let jobs = self.jobs.iter();
-        let jobs = jobs.filter(|request| !self.waiting.contains_key(&request.hash));
+        let jobs = self.jobs.iter().filter(|request| !self.waiting.contains_key(&request.hash));
         self.waiting.values().chain(jobs)
     }
 }

@@ -26,9 +26,10 @@ impl<B: Backend> Shared<B> {
         let (mut lanes, mut busy) = (BTreeMap::<String, Vec<String>>::new(), BTreeSet::new());
         for (key, is_busy) in flights {
             let lane = self.lane(&key);
-            match is_busy {
-                true => drop(busy.insert(lane)),
-                false => lanes.entry(lane).or_default().push(key),
+            if is_busy {
+                busy.insert(lane);
+            } else {
+                lanes.entry(lane).or_default().push(key);
             }
         }
         // One that the pass did not wait for requests another pass.

@@ -89,8 +89,7 @@ impl<B: Backend> EngineHandle<B> {
         // Not in the lane of an object that has nothing to do with it.
         self.0.check_request(idempotency_key, &action)?;
         // Its operation is that of another object if the key was used before for that.
-        let object = self.object_of(idempotency_key)?;
-        let object = object.unwrap_or_else(|| action.key.clone());
+        let object = self.object_of(idempotency_key)?.unwrap_or_else(|| action.key.clone());
         let job = idempotency_key.to_owned();
         self.in_lane(&object, move |shared| shared.run_job(&job, action))
     }
@@ -109,10 +108,12 @@ impl<B: Backend> EngineHandle<B> {
     ) -> Result<T, Error> {
         let shared = Arc::clone(&self.0);
         let lane = shared.lane(object);
-        let ticket = self.0.queue.submit(lane, move || job(&shared));
-        let ticket = ticket.map_err(|rejected| match rejected.is_closed() {
-            true => Error::ended(),
-            false => Error::new(ErrorKind::Timeout, format!("not taken yet: {rejected}")),
+        let ticket = self.0.queue.submit(lane, move || job(&shared)).map_err(|rejected| {
+            if rejected.is_closed() {
+                Error::ended()
+            } else {
+                Error::new(ErrorKind::Timeout, format!("not taken yet: {rejected}"))
+            }
         })?;
         let outcome = ticket.wait(self.0.config.start_wait).map_err(|error| {
             let message = "the backend has not answered yet: ask again";
@@ -280,8 +281,7 @@ impl<B: Backend> EngineHandle<B> {
             return Err(Error::new(ErrorKind::NoOperation, message));
         }
         let now = self.0.config.now();
-        let execution = self.0.operations.resume(&self.0.name(key));
-        let execution = execution.map_err(Error::journal)?;
+        let execution = self.0.operations.resume(&self.0.name(key)).map_err(Error::journal)?;
         let recorded = match verdict {
             Verdict::Happened => execution.succeeded(b"", now),
             Verdict::Failed(why) => execution.failed(&why, None, now),
@@ -299,12 +299,11 @@ impl<B: Backend> EngineHandle<B> {
 
 /// A step's key is the job's, a NUL and its number.
 pub(super) fn check_job_key(key: &str) -> Result<(), Error> {
-    match key.is_empty() || key.contains('\0') {
-        true => {
-            let message = "a job needs an idempotency key, without NUL characters";
-            Err(Error::new(ErrorKind::Invalid, message))
-        }
-        false => Ok(()),
+    if key.is_empty() || key.contains('\0') {
+        let message = "a job needs an idempotency key, without NUL characters";
+        Err(Error::new(ErrorKind::Invalid, message))
+    } else {
+        Ok(())
     }
 }
 

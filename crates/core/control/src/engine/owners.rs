@@ -20,11 +20,14 @@ impl<B: Backend> Pass<'_, B> {
         let mut outcomes = BTreeMap::new();
         let owned = self.ledger.owned().map_err(ledger_error)?;
         // The backend is asked for lanes without the lock.
-        let is_unread = |bytes: &&Vec<u8>| {
-            let key = str::from_utf8(bytes);
-            key.is_ok_and(|key| self.shared.unread(observed, key).is_some())
-        };
-        let unread: BTreeSet<Vec<u8>> = owned.keys().filter(is_unread).cloned().collect();
+        let unread: BTreeSet<Vec<u8>> = owned
+            .keys()
+            .filter(|bytes| {
+                let key = str::from_utf8(bytes);
+                key.is_ok_and(|key| self.shared.unread(observed, key).is_some())
+            })
+            .cloned()
+            .collect();
         let state = self.shared.state();
         for bytes in self.ledger.open_intents().map_err(ledger_error)?.into_keys() {
             let Ok(key) = str::from_utf8(&bytes) else {
@@ -33,17 +36,14 @@ impl<B: Backend> Pass<'_, B> {
             if state.flights.contains_key(key) {
                 continue;
             }
-            let found = self.shared.operations.find(&self.shared.name(key));
-            let found = found.map_err(Error::journal)?;
+            let found =
+                self.shared.operations.find(&self.shared.name(key)).map_err(Error::journal)?;
             let is_created = found.is_some_and(|found| {
                 let record = Record::decode(&found.what);
                 found.state == trueup_journal::OperationState::Succeeded
                     && record.is_ok_and(|record| record.action.verb == Verb::Create)
             });
-            let claim = match is_created {
-                true => Claim::Ours(CREATED.to_vec()),
-                false => Claim::NotOurs,
-            };
+            let claim = if is_created { Claim::Ours(CREATED.to_vec()) } else { Claim::NotOurs };
             outcomes.insert(bytes, claim);
         }
         let gone = |bytes: &Vec<u8>| {
@@ -107,10 +107,7 @@ impl<B: Backend> Pass<'_, B> {
             (action.key.clone().into_bytes(), claim)
         });
         let intents: BTreeMap<_, _> = intents.collect();
-        match intents.is_empty() {
-            true => Ok(()),
-            false => self.ledger.begin(intents).map_err(ledger_error),
-        }
+        if intents.is_empty() { Ok(()) } else { self.ledger.begin(intents).map_err(ledger_error) }
     }
 
     /// Closes the intent of an object that was not created. If that fails, the next pass does it.

@@ -119,8 +119,7 @@ impl<B: Backend> Pass<'_, B> {
         observed: &Observed,
         owned: &BTreeSet<String>,
     ) -> BTreeMap<String, String> {
-        let is_destroyed = |_: &&String| self.shared.config.policy.destroy;
-        let keys = desired.keys().chain(owned.iter().filter(is_destroyed));
+        let keys = desired.keys().chain(owned.iter().filter(|_| self.shared.config.policy.destroy));
         let unread = keys.filter_map(|key| {
             let (name, why) = self.shared.unread(observed, key)?;
             let since = Utc(self.unread_since(name));
@@ -173,9 +172,10 @@ impl<B: Backend> Pass<'_, B> {
             is_known,
             ops: ops.ops,
             missing: Vec::new(),
-            undesired: match is_known {
-                true => Vec::new(),
-                false => observed.objects.keys().cloned().collect(),
+            undesired: if is_known {
+                Vec::new()
+            } else {
+                observed.objects.keys().cloned().collect()
             },
             unread: unread.collect(),
             held_up: BTreeMap::new(),

@@ -75,12 +75,11 @@ impl Error {
 impl Record {
     /// Refuses a record of another object than its name says.
     fn of(self, key: &str) -> Result<Record, Error> {
-        match self.action.key == key {
-            true => Ok(self),
-            false => {
-                let message = format!("its record is about {}", self.action.key);
-                Err(Error::new(crate::ErrorKind::Malformed, message))
-            }
+        if self.action.key == key {
+            Ok(self)
+        } else {
+            let message = format!("its record is about {}", self.action.key);
+            Err(Error::new(crate::ErrorKind::Malformed, message))
         }
     }
 }

@@ -96,8 +96,7 @@ impl<B: Backend> Shared<B> {
         class: ErrorClass,
         now: SystemTime,
     ) -> Result<Backoff, Error> {
-        let before = self.backoffs.find(self.name(key).as_bytes());
-        let before = before.map_err(Error::journal)?;
+        let before = self.backoffs.find(self.name(key).as_bytes()).map_err(Error::journal)?;
         let tries = before.map_or(1, |before| before.tries.saturating_add(1));
         let next = now + self.config.delay(class, tries);
         Ok(Backoff { tries, next })
@@ -161,8 +160,8 @@ impl<B: Backend> Shared<B> {
             return Ok(now);
         }
         let nonces = self.journal.nonces();
-        let recorded = nonces.latest_time().map_err(Error::journal)?;
-        let recorded = recorded.unwrap_or(SystemTime::UNIX_EPOCH);
+        let recorded =
+            nonces.latest_time().map_err(Error::journal)?.unwrap_or(SystemTime::UNIX_EPOCH);
         if now.duration_since(recorded).is_ok_and(|since| since >= TIME_STEP) {
             nonces.note_time(now).map_err(Error::journal)?;
         }
@@ -239,8 +238,10 @@ impl<B: Backend> Shared<B> {
 /// later one.
 pub(super) fn guarded<T>(what: &str, call: impl FnOnce() -> T) -> Result<T, Error> {
     catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
-        let text = panic.downcast_ref::<&str>().copied();
-        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let text = panic
+            .downcast_ref::<&str>()
+            .copied()
+            .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         let message = format!("{what} panicked: {}", text.unwrap_or("without a message"));
         Error::new(ErrorKind::Backend, message)
     })

@@ -67,8 +67,11 @@ pub fn link(link: &Link<IfName>) -> Fields {
             g => g.to_string(),
         }),
     );
-    let master = |master: Option<IfName>| master.map_or("none".to_owned(), |m| m.to_string());
-    put(&mut fields, "master", link.master.map(master));
+    put(
+        &mut fields,
+        "master",
+        link.master.map(|master| master.map_or("none".to_owned(), |m| m.to_string())),
+    );
     let alias = link.alias.as_ref().map(|a| String::from_utf8_lossy(a));
     put(&mut fields, "alias", alias);
     put(&mut fields, "kind", link.kind.as_ref().map(LinkKind::name));

@@ -84,11 +84,13 @@ pub(crate) fn links(specs: &[LinkSpec], clean: bool) -> Vec<Link<IfName>> {
     if clean {
         // A macvlan cannot come up over what is down, and a bridge takes an MTU no larger than
         // its ports' away from one of them.
-        let lower_up = |link: &Link<IfName>| match &link.kind {
-            Some(LinkKind::Macvlan(MacvlanAttrs { link, .. })) => up(&links, &link.to_string()),
-            _ => true,
-        };
-        let raised: Vec<bool> = links.iter().map(lower_up).collect();
+        let raised: Vec<bool> = links
+            .iter()
+            .map(|link| match &link.kind {
+                Some(LinkKind::Macvlan(MacvlanAttrs { link, .. })) => up(&links, &link.to_string()),
+                _ => true,
+            })
+            .collect();
         for (link, may) in links.iter_mut().zip(raised) {
             if !may {
                 link.up = link.up.map(|_| false);

@@ -85,8 +85,9 @@ impl Agents {
 
     /// Removes deleted links from what the agents made: their indexes are free.
     pub(super) fn record_deleted_links(&mut self, announced: &[RawMessage]) {
-        let gone = |row: &&RawMessage| row.kind == Kind::Link && row.action == Action::Del;
-        for link in announced.iter().filter(gone) {
+        for link in
+            announced.iter().filter(|row| row.kind == Kind::Link && row.action == Action::Del)
+        {
             for agent in self.agents.values_mut() {
                 agent.made.retain(|row| row.kind != Kind::Link || row.device() != link.device());
             }

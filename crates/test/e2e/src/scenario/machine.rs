@@ -46,8 +46,7 @@ impl Machine {
     /// Interfaces by index, with those that were there before.
     pub(super) fn names(&mut self) -> &Names {
         let links = raw_dump(Kind::Link, 0);
-        let named = |link: &RawMessage| Some((link.device(), link.ifname()?));
-        self.names.extend(links.iter().filter_map(named));
+        self.names.extend(links.iter().filter_map(|link| Some((link.device(), link.ifname()?))));
         &self.names
     }
 
@@ -114,8 +113,7 @@ impl Machine {
                 thread::sleep(Duration::from_millis(3));
             }
         }
-        let named = |row: &RawMessage| Some((row.device(), row.ifname()?));
-        self.names.extend(all.iter().filter_map(named));
+        self.names.extend(all.iter().filter_map(|row| Some((row.device(), row.ifname()?))));
         all
     }
 }

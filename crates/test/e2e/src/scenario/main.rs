@@ -59,8 +59,8 @@ pub fn main(directory: &Path, results: &Path, runner: &[(&str, fn())]) -> ExitCo
     let ended = Arc::<Ended>::default();
     let mut shown = Vec::new();
     for path in files {
-        let name = path.strip_prefix(directory).unwrap_or(&path).with_extension("");
-        let name = name.display().to_string();
+        let name =
+            path.strip_prefix(directory).unwrap_or(&path).with_extension("").display().to_string();
         let file = path.display().to_string();
         let scenario = fs::read_to_string(&path)
             .map_err(|error| format!("{file}: {error}"))
@@ -89,11 +89,14 @@ pub fn main(directory: &Path, results: &Path, runner: &[(&str, fn())]) -> ExitCo
                 continue;
             }
             let (forbidden, file, scenario) = (forbidden.clone(), file.clone(), scenario.clone());
-            let test = move || match forbidden {
-                Some(reason) => Err(reason.into()),
-                None => carry_out(&file, &scenario, by_ledger),
-            };
-            trials.push(ended.trial(name, test).with_ignored_flag(skip));
+            trials.push(
+                ended
+                    .trial(name, move || match forbidden {
+                        Some(reason) => Err(reason.into()),
+                        None => carry_out(&file, &scenario, by_ledger),
+                    })
+                    .with_ignored_flag(skip),
+            );
         }
     }
     let mut arguments = Arguments::from_args();

@@ -80,8 +80,7 @@ fn act(line: Line<'_>, start: usize, raw: bool) -> Result<WriterLine, Error> {
     let (text, errno) = match written.split_once(" -> ") {
         None => (written, None),
         Some((text, name)) => {
-            let number = errno::number(name.trim());
-            let number = number.ok_or_else(|| {
+            let number = errno::number(name.trim()).ok_or_else(|| {
                 line.error(
                     start + text.len() + 4,
                     "an error is written by its name, such as EEXIST",

@@ -165,8 +165,9 @@ fn report_lines(report: &Report) -> Vec<Expected> {
     for done in report.ops() {
         use trueup_apply::Outcome;
         let command = done.op.command(done.devices);
-        let of_op = |finding: &Finding<'_>| std::ptr::eq(finding.object, &raw const done.op.object);
-        let finding = report.findings().find(of_op);
+        let finding = report
+            .findings()
+            .find(|finding| std::ptr::eq(finding.object, &raw const done.op.object));
         lines.push(line(match done.outcome {
             Outcome::Applied => match finding {
                 Some(finding) => format!("applied {command}: {}", finding.rule),

@@ -107,8 +107,9 @@ mod tests {
 
     #[test]
     fn a_request_is_read_as_bytes() {
-        let index = |name: &str| (name == "v0").then_some(7);
-        let read = RawRequest::parse("address create+excl 02180000{v0} 11=74 1=0a070001", index);
+        let read = RawRequest::parse("address create+excl 02180000{v0} 11=74 1=0a070001", |name| {
+            (name == "v0").then_some(7)
+        });
         let RawRequest { message, flags } = read.unwrap();
         assert_eq!((message.kind, message.action), (Kind::Address, Action::New));
         assert_eq!((message.device(), flags), (7, 0x600));

@@ -104,8 +104,11 @@ pub(super) fn pair(word: &str, value: &str) -> (String, String) {
         other => other,
     };
     let named = |names: &[(&str, u32)]| {
-        let number = names.iter().find(|(name, _)| *name == value).map(|(_, n)| *n);
-        let number = number.or_else(|| value.parse().ok());
+        let number = names
+            .iter()
+            .find(|(name, _)| *name == value)
+            .map(|(_, n)| *n)
+            .or_else(|| value.parse().ok());
         let name = number.and_then(|n| names.iter().find(|(_, number)| *number == n));
         name.map(|(name, _)| (*name).to_owned())
     };

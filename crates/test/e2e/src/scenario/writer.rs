@@ -78,8 +78,8 @@ impl WriterLine {
 
     /// Returns the raw message of a line.
     pub(super) fn request(&self, names: &Names) -> Result<RawRequest, Trouble> {
-        let index = |name: &str| index_of(names, name);
-        RawRequest::parse(&self.text, index).map_err(|(_, message)| self.trouble(message))
+        RawRequest::parse(&self.text, |name| index_of(names, name))
+            .map_err(|(_, message)| self.trouble(message))
     }
 
     /// Carries the line out in the calling thread's namespace. Fails unless it ends as it says.
@@ -171,8 +171,8 @@ fn index_of(names: &Names, name: &str) -> Option<u32> {
 
 /// Runs lines of [`Tool::Batch`] in one process.
 pub(super) fn ip_batch(acts: &[WriterLine]) -> Result<(), Trouble> {
-    let lines = acts.iter().map(|act| act.text.trim_start_matches("ip "));
-    let lines = lines.collect::<Vec<_>>().join("\n");
+    let lines =
+        acts.iter().map(|act| act.text.trim_start_matches("ip ")).collect::<Vec<_>>().join("\n");
     run("ip", &["-batch", "-"], &lines).map_err(|message| {
         // `Command failed -:3`
         let at = message.rsplit_once("-:").and_then(|(_, n)| n.trim().parse::<usize>().ok());

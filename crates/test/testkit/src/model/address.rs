@@ -116,8 +116,8 @@ impl Address {
 
     /// The lifetime in seconds, if it is finite.
     pub(super) fn lifetime(&self) -> Option<u32> {
-        let valid = self.attrs.array::<8>(IFA_CACHEINFO);
-        let valid = valid.map(|cache| crate::message::u32_at(&cache, 4));
+        let valid =
+            self.attrs.array::<8>(IFA_CACHEINFO).map(|cache| crate::message::u32_at(&cache, 4));
         valid.filter(|_| !self.has(IFA_F_PERMANENT))
     }
 

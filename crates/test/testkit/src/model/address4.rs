@@ -24,8 +24,11 @@ impl State {
         refuse_if(!self.addresses4.is_on(new.device), ENOBUFS)?;
         let label = new.attrs.text(IFA_LABEL).unwrap_or(&link.name).to_vec();
         new.attrs.set_text(IFA_LABEL, &label);
-        let is_it = |old: &Address| old.local == new.local && old.subnet() == new.subnet();
-        let Some(old) = self.addresses4.find(new.device, is_it).cloned() else {
+        let Some(old) = self
+            .addresses4
+            .find(new.device, |old| old.local == new.local && old.subnet() == new.subnet())
+            .cloned()
+        else {
             return self.insert_address4(new, Some(request));
         };
         refuse_if(request.has(NLM_F_EXCL) || !request.has(NLM_F_REPLACE), EEXIST)?;
@@ -91,8 +94,11 @@ impl State {
         let found = self.addresses4.find(index, is_meant).cloned();
         let gone = found.ok_or(EADDRNOTAVAIL)?;
         if is_primary(&gone) {
-            let is_secondary = |it: &Address| !is_primary(it) && it.subnet() == gone.subnet();
-            while let Some(other) = self.addresses4.find(index, is_secondary).cloned() {
+            while let Some(other) = self
+                .addresses4
+                .find(index, |it| !is_primary(it) && it.subnet() == gone.subnet())
+                .cloned()
+            {
                 self.remove_address4(&other, Some(request));
             }
         }

@@ -47,8 +47,8 @@ impl State {
         new.flags &= WRITABLE;
         new.scope = scope(new.local);
         self.device6(new.device)?;
-        let is_it = |old: &Address| old.local == new.local;
-        let Some(old) = self.addresses6.find(new.device, is_it).cloned() else {
+        let Some(old) = self.addresses6.find(new.device, |old| old.local == new.local).cloned()
+        else {
             if new.peer == [0; 16] {
                 new.peer = new.local;
             }
@@ -162,8 +162,10 @@ impl State {
         let index = request.u32(4);
         self.links.get(index).ok_or(ENODEV)?;
         refuse_if(!self.addresses6.is_on(index), ENXIO)?;
-        let is_it = |old: &Address| old.local == local && old.length == request.header[1];
-        let found = self.addresses6.find(index, is_it).cloned();
+        let found = self
+            .addresses6
+            .find(index, |old| old.local == local && old.length == request.header[1])
+            .cloned();
         let gone = found.ok_or(EADDRNOTAVAIL)?;
         self.take_address(&gone);
         self.address6_gone(&gone);

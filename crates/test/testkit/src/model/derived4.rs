@@ -59,18 +59,16 @@ impl State {
             is_multipath: false,
             stated_table: table,
         };
-        let _ignored = match is_new {
-            true => self.insert_route4(wanted, NLM_F_CREATE | NLM_F_APPEND, None),
-            false => self.delete_route4(&wanted, None),
+        let _ignored = if is_new {
+            self.insert_route4(wanted, NLM_F_CREATE | NLM_F_APPEND, None)
+        } else {
+            self.delete_route4(&wanted, None)
         };
     }
 
     /// The kind of a subnet's route.
     fn subnet_kind(&self, address: &Address) -> u8 {
-        match self.is_loopback(address.device) {
-            true => RTN_LOCAL,
-            false => RTN_UNICAST,
-        }
+        if self.is_loopback(address.device) { RTN_LOCAL } else { RTN_UNICAST }
     }
 
     /// The primary address of the same subnet, which may be the address itself.
@@ -78,8 +76,9 @@ impl State {
         if !address.has(IFA_F_SECONDARY) {
             return Some(address.clone());
         }
-        let is_it = |it: &Address| !it.has(IFA_F_SECONDARY) && it.subnet() == address.subnet();
-        self.addresses4.find(address.device, is_it).cloned()
+        self.addresses4
+            .find(address.device, |it| !it.has(IFA_F_SECONDARY) && it.subnet() == address.subnet())
+            .cloned()
     }
 
     /// `fib_add_ifaddr`.

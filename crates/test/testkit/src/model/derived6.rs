@@ -45,10 +45,13 @@ impl State {
 
     pub(super) fn local_removed6(&mut self, own: &Address) {
         let key = Key::new(INET6, TABLE_LOCAL, Prefix::new(own.local, 128));
-        let is_own = |route: &&Route| {
-            route.kind == RTN_LOCAL && route.metric == 0 && route.is_over(own.device)
-        };
-        if let Some(route) = self.routes.at(&key).iter().find(is_own).cloned() {
+        if let Some(route) = self
+            .routes
+            .at(&key)
+            .iter()
+            .find(|route| route.kind == RTN_LOCAL && route.metric == 0 && route.is_over(own.device))
+            .cloned()
+        {
             self.remove_route(&key, &route, None);
         }
     }
@@ -67,8 +70,11 @@ impl State {
     /// whoever made it.
     fn prefix_route6(&self, index: u32, prefix: Prefix) -> Option<(Key, Route)> {
         let key = Key::new(INET6, TABLE_MAIN, prefix);
-        let leads = |route: &&Route| route.is_over(index) && !route.may_have_siblings();
-        let found = self.routes.at(&key).iter().find(leads);
+        let found = self
+            .routes
+            .at(&key)
+            .iter()
+            .find(|route| route.is_over(index) && !route.may_have_siblings());
         found.map(|route| (key, route.clone()))
     }
 

@@ -81,8 +81,8 @@ impl State {
         body: &[u8],
     ) -> Result<Answer, Refusal> {
         let (number, flags, sequence) = message;
-        let kind = Kind::ALL.into_iter().find(|kind| kind.new_type() == number & !3);
-        let kind = kind.ok_or(EOPNOTSUPP)?;
+        let kind =
+            Kind::ALL.into_iter().find(|kind| kind.new_type() == number & !3).ok_or(EOPNOTSUPP)?;
         let verb = number & 3;
         refuse_if(verb != GET && !from.is_admin, EPERM)?;
         let is_dump = verb == GET && flags & NLM_F_DUMP != 0;

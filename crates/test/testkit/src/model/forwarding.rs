@@ -113,9 +113,10 @@ impl State {
         if (asked.flags == 0 || asked.flags & NTF_MASTER != 0)
             && let Some(bridge) = self.bridge_of(asked.device)
         {
-            match is_delete {
-                true => self.delete_from_bridge(bridge, asked.device, &asked)?,
-                false => self.add_to_bridge(bridge, asked.device, &asked)?,
+            if is_delete {
+                self.delete_from_bridge(bridge, asked.device, &asked)?
+            } else {
+                self.add_to_bridge(bridge, asked.device, &asked)?
             }
             asked.flags &= !NTF_MASTER;
             done = Ok(());
@@ -164,8 +165,7 @@ impl State {
             None => true,
             Some(known) => (known.port, known.flags, known.state) != (port, flags, asked.state),
         };
-        let origin = known.map(|known| known.origin);
-        let origin = origin.unwrap_or_else(|| self.new_origin());
+        let origin = known.map(|known| known.origin).unwrap_or_else(|| self.new_origin());
         let entry = Entry {
             origin: self.changed(origin),
             state,

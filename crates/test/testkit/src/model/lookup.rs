@@ -80,8 +80,8 @@ impl State {
                 return Err(EINVAL);
             }
             let legs = self.legs_of(route);
-            let mut legs = legs.iter().filter(|leg| !leg.has(RTNH_F_DEAD));
-            if let Some(leg) = legs.find(|leg| device == 0 || leg.device == device) {
+            let is_it = |leg: &&Leg| !leg.has(RTNH_F_DEAD) && (device == 0 || leg.device == device);
+            if let Some(leg) = legs.iter().find(is_it) {
                 return Ok(Found {
                     kind: route.kind,
                     scope: route.scope,
@@ -203,9 +203,10 @@ impl State {
         if !is_link_local {
             refuse_if(ip == [0; 16] || ip[0] == 0xff, EINVAL)?;
             let source = source.unwrap_or_default();
-            match leg.has(RTNH_F_ONLINK) {
-                true => self.check_onlink6(ip, source, device)?,
-                false => device = self.device_towards6(ip, source, table, device)?,
+            if leg.has(RTNH_F_ONLINK) {
+                self.check_onlink6(ip, source, device)?
+            } else {
+                device = self.device_towards6(ip, source, table, device)?
             }
         }
         match device {

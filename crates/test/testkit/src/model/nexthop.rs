@@ -80,11 +80,13 @@ impl Nexthop {
     /// The ids of a group's members, with their weights.
     fn members(&self) -> Vec<(u32, u16)> {
         let group = self.attrs.get(NHA_GROUP).unwrap_or(&[]);
-        let member = |entry: &[u8]| {
-            let weight = u16::from_be_bytes([entry[5], entry[4]]);
-            (u32_at(entry, 0), weight.wrapping_add(1))
-        };
-        group.chunks_exact(8).map(member).collect()
+        group
+            .chunks_exact(8)
+            .map(|entry| {
+                let weight = u16::from_be_bytes([entry[5], entry[4]]);
+                (u32_at(entry, 0), weight.wrapping_add(1))
+            })
+            .collect()
     }
 
     fn has_member(&self, id: u32) -> bool {
@@ -129,11 +131,14 @@ impl State {
         if !nexthop.is_group() {
             return vec![nexthop.leg.clone()];
         }
-        let leg = |(id, weight): (u32, u16)| {
-            let leg = self.nexthop(id)?.leg.clone();
-            Some(Leg { weight, ..leg })
-        };
-        nexthop.members().into_iter().filter_map(leg).collect()
+        nexthop
+            .members()
+            .into_iter()
+            .filter_map(|(id, weight): (u32, u16)| {
+                let leg = self.nexthop(id)?.leg.clone();
+                Some(Leg { weight, ..leg })
+            })
+            .collect()
     }
 
     /// Returns true if packets end at a nexthop object: a blackhole, or a group of one alone.
@@ -202,11 +207,13 @@ impl State {
 
     fn check_members(&self, group: &Nexthop) -> Result<(), Refusal> {
         let members = group.members();
-        let is_bad = |(id, _): &(u32, u16)| {
-            let member = self.nexthop(*id);
-            member.is_none_or(|it| it.is_group() || it.is_blackhole() && members.len() > 1)
-        };
-        refuse_if(members.iter().any(is_bad), EINVAL)
+        refuse_if(
+            members.iter().any(|(id, _): &(u32, u16)| {
+                let member = self.nexthop(*id);
+                member.is_none_or(|it| it.is_group() || it.is_blackhole() && members.len() > 1)
+            }),
+            EINVAL,
+        )
     }
 
     /// `replace_nexthop`: the routes that have it must suit the new one.

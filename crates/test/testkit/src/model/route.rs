@@ -93,9 +93,10 @@ impl Gateway {
 
     fn put(&self, family: u8, attrs: &mut Bag) {
         let ip = &self.ip[..width(self.family)];
-        match self.family == family {
-            true => attrs.set(RTA_GATEWAY, ip),
-            false => attrs.set(RTA_VIA, [&u16::from(self.family).to_ne_bytes(), ip].concat()),
+        if self.family == family {
+            attrs.set(RTA_GATEWAY, ip)
+        } else {
+            attrs.set(RTA_VIA, [&u16::from(self.family).to_ne_bytes(), ip].concat())
         }
     }
 }

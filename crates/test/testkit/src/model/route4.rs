@@ -59,8 +59,10 @@ impl State {
         let first = first4(list, route.tos, route.metric);
         let mut at = first.unwrap_or(list.len());
         let mut done = NLM_F_CREATE | NLM_F_EXCL;
-        let is_equal = |other: &&Route| (other.tos, other.metric) == (route.tos, route.metric);
-        let equals = list[at..].iter().take_while(is_equal).count();
+        let equals = list[at..]
+            .iter()
+            .take_while(|other| (other.tos, other.metric) == (route.tos, route.metric))
+            .count();
         if equals > 0 {
             refuse_if(flags & NLM_F_EXCL != 0, EEXIST)?;
             let mut equal = list[at..at + equals].iter();
@@ -215,10 +217,9 @@ impl State {
 
     /// `fib_sync_down_addr`: the routes of table main with this preferred source go, announced.
     pub(super) fn source_gone4(&mut self, source: Ip) {
-        let has_source = |key: &Key, route: &Route| {
+        for (key, route) in self.routes.matching(|key: &Key, route: &Route| {
             (key.family, key.table) == (INET, TABLE_MAIN) && route.prefsrc() == Some(source)
-        };
-        for (key, route) in self.routes.matching(has_source) {
+        }) {
             self.remove_route(&key, &route, None);
         }
     }
@@ -243,8 +244,8 @@ fn has_ways(wanted: &Wanted, other: &Route) -> bool {
     } else if wanted.is_multipath {
         other.nexthop == 0 && asked.legs.len() >= other.legs.len() && legs.all(fits)
     } else {
-        let names_leg = |leg: &Leg| leg.device != 0 || leg.gateway.is_some();
-        !asked.legs.iter().any(names_leg) || legs.next().is_some_and(fits)
+        !asked.legs.iter().any(|leg| leg.device != 0 || leg.gateway.is_some())
+            || legs.next().is_some_and(fits)
     }
 }
 

@@ -116,10 +116,7 @@ impl State {
         };
         refuse_if(device == 0, ENODEV)?;
         refuse_if(!self.addresses6.is_on(device), ENODEV)?;
-        match self.is_up(device) {
-            true => Ok(device),
-            false => Err(ENETDOWN.into()),
-        }
+        if self.is_up(device) { Ok(device) } else { Err(ENETDOWN.into()) }
     }
 
     /// `fib6_is_reject`: also a route by lo to a destination that is not lo's own.
@@ -228,10 +225,8 @@ impl State {
             let siblings = self.routes.siblings(&key, last);
             let head = siblings.get(1).filter(|_| request.has(NLM_F_APPEND));
             let row = self.route_row(&key, head.unwrap_or(&first), Action::New);
-            let done = match request.has(NLM_F_REPLACE) {
-                true => NLM_F_REPLACE,
-                false => NLM_F_CREATE,
-            } | request.flags & NLM_F_APPEND;
+            let done = if request.has(NLM_F_REPLACE) { NLM_F_REPLACE } else { NLM_F_CREATE }
+                | request.flags & NLM_F_APPEND;
             self.announce_with(done, &row, Some(request));
         }
         if failed.is_err() {
@@ -250,9 +245,10 @@ impl State {
             let deleted = self.delete_route6(&wanted, leg, request);
             last = deleted.err().map_or(last, Err);
         }
-        match wanted.route.legs.is_empty() {
-            true => self.delete_route6(&wanted, &Leg::default(), request),
-            false => last,
+        if wanted.route.legs.is_empty() {
+            self.delete_route6(&wanted, &Leg::default(), request)
+        } else {
+            last
         }
     }
 
@@ -314,9 +310,6 @@ impl State {
         let of_dst = self.routes.all.range(bare..).take_while(|(other, _)| {
             (other.family, other.table, other.dst) == (key.family, key.table, key.dst)
         });
-        match of_dst.into_iter().any(|(other, _)| other.src.length > 0) {
-            true => *key,
-            false => bare,
-        }
+        if of_dst.into_iter().any(|(other, _)| other.src.length > 0) { *key } else { bare }
     }
 }

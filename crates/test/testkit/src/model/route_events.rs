@@ -34,9 +34,10 @@ impl State {
 
     /// Routes lose or gain a flag, and none goes.
     pub(super) fn routes4_carrier(&mut self, index: u32, on: bool) {
-        match on {
-            true => self.restore_legs4(index, RTNH_F_LINKDOWN),
-            false => self.lose_legs4(index, Loss::Carrier),
+        if on {
+            self.restore_legs4(index, RTNH_F_LINKDOWN)
+        } else {
+            self.lose_legs4(index, Loss::Carrier)
         }
     }
 
@@ -86,9 +87,10 @@ impl State {
         let Some(link) = self.links.get(index).filter(|link| link.is_up()) else {
             return;
         };
-        let flags = match flags == RTNH_F_DEAD && link.is_running() {
-            true => RTNH_F_DEAD | RTNH_F_LINKDOWN,
-            false => flags,
+        let flags = if flags == RTNH_F_DEAD && link.is_running() {
+            RTNH_F_DEAD | RTNH_F_LINKDOWN
+        } else {
+            flags
         };
         if !self.addresses4.is_on(index) {
             return;
@@ -115,11 +117,14 @@ impl State {
             if last_sibling.is_some() && siblings.len() == 1 {
                 continue;
             }
-            let is_dead = |sibling: &&&Route| {
-                sibling.is_over(index) || sibling.legs.iter().any(|leg| leg.has(RTNH_F_DEAD))
-            };
             let is_hit = siblings.iter().any(|sibling| sibling.is_over(index));
-            let are_dead = siblings.iter().filter(is_dead).count() == siblings.len();
+            let are_dead = siblings
+                .iter()
+                .filter(|sibling| {
+                    sibling.is_over(index) || sibling.legs.iter().any(|leg| leg.has(RTNH_F_DEAD))
+                })
+                .count()
+                == siblings.len();
             if is_hit && are_dead {
                 gone.push((*key, route.clone()));
                 continue;
@@ -143,9 +148,10 @@ impl State {
 
     fn remove_routes_of_link6(&mut self, gone: Vec<(Key, Route)>) {
         for (key, route) in gone {
-            match self.routes.go_silently {
-                true => drop(self.routes.remove(&key, route.origin.id)),
-                false => self.remove_route(&key, &route, None),
+            if self.routes.go_silently {
+                drop(self.routes.remove(&key, route.origin.id))
+            } else {
+                self.remove_route(&key, &route, None)
             }
         }
     }
@@ -166,8 +172,9 @@ impl State {
 
     /// `NETDEV_UNREGISTER`: every next hop over the link goes, its siblings stay.
     pub(super) fn routes6_gone(&mut self, index: u32) {
-        let is_over = |key: &Key, route: &Route| key.family == INET6 && route.is_over(index);
-        let gone = self.routes.matching(is_over);
+        let gone = self
+            .routes
+            .matching(|key: &Key, route: &Route| key.family == INET6 && route.is_over(index));
         self.remove_routes_of_link6(gone);
     }
 

@@ -87,11 +87,10 @@ impl Routes {
         let at = list.iter().position(|other| other.origin.id == route.origin.id);
         let (before, after) = list.split_at(at.unwrap_or(0));
         let all = after.iter().chain(before);
-        match key.family == INET6 && route.may_have_siblings() {
-            false => all.take(1).collect(),
-            true => all
-                .filter(|other| other.metric == route.metric && other.may_have_siblings())
-                .collect(),
+        if key.family == INET6 && route.may_have_siblings() {
+            all.filter(|other| other.metric == route.metric && other.may_have_siblings()).collect()
+        } else {
+            all.take(1).collect()
         }
     }
 }

@@ -152,13 +152,12 @@ impl Rule {
 
     /// `fib4_rule_compare`, `fib6_rule_compare`: prefix lengths, TOS, and what a family has.
     fn fits_family(&self, other: &Self) -> bool {
-        let is_same = |number: &u16| {
+        let tos_fits = self.header[3] == 0 || !other.attrs.has(FRA_DSCP);
+        OF_FAMILY.iter().all(|number| {
             let asked = self.attrs.get(*number);
             asked.is_none() || asked == other.attrs.get(*number)
-        };
-        let fits = |at: usize| self.header[at] == 0 || self.header[at] == other.header[at];
-        let tos_fits = self.header[3] == 0 || !other.attrs.has(FRA_DSCP);
-        OF_FAMILY.iter().all(is_same) && (1..=3).all(fits) && tos_fits
+        }) && (1..=3).all(|at| self.header[at] == 0 || self.header[at] == other.header[at])
+            && tos_fits
     }
 
     /// `rule_exists`: equality, for an exclusive add. The target of a jump and the flags do not
@@ -324,8 +323,10 @@ impl State {
                 ACT_GOTO => {
                     // Jumps lead forward alone, so this ends.
                     let target = rule.attrs.u32(FRA_GOTO);
-                    let is_target = |other: &&Rule| Some(other.priority()) == target;
-                    at = list.iter().position(is_target).unwrap_or(at);
+                    at = list
+                        .iter()
+                        .position(|other| Some(other.priority()) == target)
+                        .unwrap_or(at);
                     continue;
                 }
                 ACT_NOP => continue,

@@ -95,8 +95,7 @@ within = ["10.20.0.0/16"]
     pub(crate) fn start(&mut self, trueup: &Path) -> Result<()> {
         let failed = |error| format!("the agent of {}: {error}", self.name);
         let log = self.path("log");
-        let log = File::options().create(true).append(true).open(log);
-        let log = log.map_err(failed)?;
+        let log = File::options().create(true).append(true).open(log).map_err(failed)?;
         let mut command = self.trueup(trueup, &["watch"]);
         command.arg(self.path("toml"));
         command.stdout(log.try_clone().map_err(failed)?).stderr(log);
@@ -107,11 +106,15 @@ within = ["10.20.0.0/16"]
     /// Returns what `trueup why` says of a route.
     pub(crate) fn why(&self, trueup: &Path, dst: &str) -> Result<String> {
         let mut command = self.trueup(trueup, &["why", "route", dst, "--file"]);
-        let ended = command.arg(self.path("toml")).stderr(Stdio::inherit());
-        let ended = ended.output().map_err(|error| error.to_string())?;
-        match ended.status.success() {
-            true => Ok(String::from_utf8_lossy(&ended.stdout).into_owned()),
-            false => Err(format!("trueup why, on {}: {}", self.name, ended.status)),
+        let ended = command
+            .arg(self.path("toml"))
+            .stderr(Stdio::inherit())
+            .output()
+            .map_err(|error| error.to_string())?;
+        if ended.status.success() {
+            Ok(String::from_utf8_lossy(&ended.stdout).into_owned())
+        } else {
+            Err(format!("trueup why, on {}: {}", self.name, ended.status))
         }
     }
 
@@ -131,8 +134,7 @@ within = ["10.20.0.0/16"]
             return Ok(());
         };
         let killed = agent.kill().and_then(|()| agent.wait());
-        let failed = |error| format!("the agent of {}: {error}", self.name);
-        killed.map(drop).map_err(failed)
+        killed.map(drop).map_err(|error| format!("the agent of {}: {error}", self.name))
     }
 
     /// Fails if the agent has ended by itself.
@@ -153,8 +155,9 @@ within = ["10.20.0.0/16"]
         let args = ["-netns", self.name, "route", "show", "proto", "116"];
         let rows: Vec<Value> = ip_json(&args);
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let read = |row: &Value| Route { dst: text(&row["dst"]), via: text(&row["gateway"]) };
-        rows.iter().map(read).collect()
+        rows.iter()
+            .map(|row| Route { dst: text(&row["dst"]), via: text(&row["gateway"]) })
+            .collect()
     }
 
     /// Returns the lines that the agent printed since the last call.

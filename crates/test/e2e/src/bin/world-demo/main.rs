@@ -213,20 +213,14 @@ fn in_time(time: Duration, times: &Times) -> Result<()> {
     let bound = 2 * times.ttl;
     let said = format!("gone after {time:.1?}, where {bound:?} are allowed");
     println!("             {said}");
-    match time <= bound || times.is_test {
-        true => Ok(()),
-        false => Err(said),
-    }
+    if time <= bound || times.is_test { Ok(()) } else { Err(said) }
 }
 
 /// The path of a program that was built with this one.
 fn beside(name: &str) -> Result<PathBuf> {
     let this = env::current_exe().map_err(|error| format!("the path of the demo: {error}"))?;
     let path = this.with_file_name(name);
-    match path.is_file() {
-        true => Ok(path),
-        false => Err(format!("{} was not built", path.display())),
-    }
+    if path.is_file() { Ok(path) } else { Err(format!("{} was not built", path.display())) }
 }
 
 fn title(text: &str) {

@@ -48,10 +48,16 @@ impl World {
         }
         bridge_at(BRIDGE, Ipv4Addr::new(10, 0, 0, 254));
         let address = |member| Ipv4Addr::new(10, 0, 0, 100 + member);
-        let node = |(number, name): (u8, &&str)| Node::named(name, BRIDGE, address(number));
-        let members: Vec<_> = (0..).zip(&MEMBERS).map(node).collect();
-        let place = |(number, name): (u8, &&str)| Place::in_namespace(name, address(number));
-        let mut options = ClusterOptions::at((0..).zip(&MEMBERS).map(place).collect());
+        let members: Vec<_> = (0..)
+            .zip(&MEMBERS)
+            .map(|(number, name): (u8, &&str)| Node::named(name, BRIDGE, address(number)))
+            .collect();
+        let mut options = ClusterOptions::at(
+            (0..)
+                .zip(&MEMBERS)
+                .map(|(number, name): (u8, &&str)| Place::in_namespace(name, address(number)))
+                .collect(),
+        );
         if is_test {
             // A disk that is slow must not cost the leader its place.
             let patient = ["--heartbeat-interval=500", "--election-timeout=5000"];
@@ -97,17 +103,17 @@ impl World {
         let text = self.host(name)?.why(&trueup, &dst)?;
         println!("\n{name}$ trueup why route {dst} --file {name}.toml");
         print!("{text}");
-        match text.contains(&format!("exported by host {other} ")) {
-            true => Ok(()),
-            false => Err(format!("{name} does not say that {other} exports {dst}")),
+        if text.contains(&format!("exported by host {other} ")) {
+            Ok(())
+        } else {
+            Err(format!("{name} does not say that {other} exports {dst}"))
         }
     }
 
     /// The changes that all other hosts make when a route of one comes or goes.
     pub(crate) fn at_others(&self, name: &str, action: Action, route: &Route) -> Vec<Change> {
         let others = self.hosts.iter().filter(|host| host.name != name);
-        let change = |host: &Host| Change { host: host.name, action, route: route.clone() };
-        others.map(change).collect()
+        others.map(|host| Change { host: host.name, action, route: route.clone() }).collect()
     }
 
     /// Prints what the kernels announce of the agents' routes, until all of these changes were
@@ -145,9 +151,10 @@ impl World {
         for host in &self.hosts {
             there.extend(host.routes().into_iter().map(|route| (host.name, route)));
         }
-        match there == self.routes {
-            true => Ok(last),
-            false => Err(format!("the kernels have other routes than announced: {there:?}")),
+        if there == self.routes {
+            Ok(last)
+        } else {
+            Err(format!("the kernels have other routes than announced: {there:?}"))
         }
     }
 
@@ -157,8 +164,9 @@ impl World {
         for from in &self.hosts {
             for to in self.hosts.iter().filter(|to| to.name != from.name) {
                 let answer = from.node.inside(|| ping(from.pod(), to.pod()));
-                let failed = |error| format!("{} does not reach {}: {error}", from.pod(), to.pod());
-                slowest = slowest.max(answer.map_err(failed)?);
+                slowest = slowest.max(answer.map_err(|error| {
+                    format!("{} does not reach {}: {error}", from.pod(), to.pod())
+                })?);
                 pairs += 1;
             }
         }
@@ -199,9 +207,10 @@ impl World {
         if self.is_interrupted.load(Ordering::SeqCst) {
             return Err("interrupted".to_owned());
         }
-        match since.elapsed() < bound {
-            true => Ok(()),
-            false => Err(format!("did not happen in {bound:?}: {what}")),
+        if since.elapsed() < bound {
+            Ok(())
+        } else {
+            Err(format!("did not happen in {bound:?}: {what}"))
         }
     }
 }

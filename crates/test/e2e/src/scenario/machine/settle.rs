@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use trueup_testkit::settled::{is_routed, is_state_announced, is_tentative, is_undetected, is_up};
-use trueup_testkit::{Kind, RawMessage, raw_dump, raw_request};
+use trueup_testkit::{Kind, raw_dump, raw_request};
 
 use super::super::numbers::INET6;
 use super::super::writer::Trouble;
@@ -54,12 +54,12 @@ impl Machine {
             let _answered = raw_request(RTM_GETLINK, 0, &link_header(link.device()));
         }
         let addresses = raw_dump(Kind::Address, INET6);
-        let routes = match addresses.iter().any(is_undetected) {
-            true => raw_dump(Kind::Route, INET6),
-            false => Vec::new(),
+        let routes = if addresses.iter().any(is_undetected) {
+            raw_dump(Kind::Route, INET6)
+        } else {
+            Vec::new()
         };
-        let unrouted = |row: &RawMessage| is_undetected(row) && !is_routed(row, &routes);
-        let unusable = addresses.iter().any(unrouted);
+        let unusable = addresses.iter().any(|row| is_undetected(row) && !is_routed(row, &routes));
         let tentative = !self.detects && addresses.iter().any(is_tentative);
         moving || unusable || tentative
     }

@@ -8,8 +8,12 @@ pub(super) fn header(line: Line<'_>, scenario: &mut Scenario) -> Result<bool, Er
     let mut words = line.text.split_whitespace();
     let keyword = words.next().unwrap_or_default();
     let numbers = |most: usize, what: &str| -> Result<Vec<usize>, Error> {
-        let number = |word: &str| word.parse().ok().filter(|n| (1..=most).contains(n));
-        let all: Option<Vec<_>> = line.text.split_whitespace().skip(1).map(number).collect();
+        let all: Option<Vec<_>> = line
+            .text
+            .split_whitespace()
+            .skip(1)
+            .map(|word| word.parse().ok().filter(|n| (1..=most).contains(n)))
+            .collect();
         all.filter(|all| !all.is_empty()).ok_or_else(|| {
             line.wrong(format!("{keyword} is followed by numbers of {what}, 1 to {most}"))
         })

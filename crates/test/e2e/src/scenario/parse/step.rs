@@ -53,10 +53,10 @@ pub(super) fn step(head: Line<'_>, block: &[Line<'_>]) -> Result<StepKind, Error
         "plan" => Ok(StepKind::Plan(expectations()?)),
         "apply" => {
             let (faults, expected) = pass()?;
-            match faults.iter().any(|fault| fault.at == At::Announcements) {
-                true => Err(head.wrong("faults of announcements belong in `drain` or `converge`")),
-                false => Ok(StepKind::Apply { faults, expected }),
+            if faults.iter().any(|fault| fault.at == At::Announcements) {
+                return Err(head.wrong("faults of announcements belong in `drain` or `converge`"));
             }
+            Ok(StepKind::Apply { faults, expected })
         }
         "converge" => match pass()? {
             (faults, None) => Ok(StepKind::Converge(faults)),
@@ -78,8 +78,7 @@ pub(super) fn step(head: Line<'_>, block: &[Line<'_>]) -> Result<StepKind, Error
             _ => Err(head.wrong("write `recreate`, or `recreate unnoticed` for agents that run on")),
         },
         "later" => {
-            let seconds = rest.first().and_then(|time| time.strip_suffix('s'));
-            let seconds = seconds.and_then(|number| number.parse().ok());
+            let seconds = rest.first().and_then(|time| time.strip_suffix('s')?.parse().ok());
             match (seconds, &rest[..], said().next()) {
                 (Some(seconds), [_], None) => Ok(StepKind::Later(Duration::from_secs(seconds))),
                 _ => Err(head.wrong("write `later 11s`: so many seconds pass for the agents")),
@@ -94,8 +93,7 @@ pub(super) fn step(head: Line<'_>, block: &[Line<'_>]) -> Result<StepKind, Error
             _ => Err(head.wrong("write `journal fails`")),
         },
         "mask" => {
-            let of = |word: &&str| kind(word).map(|(kind, _)| kind);
-            let kinds: Option<Vec<_>> = rest.iter().map(of).collect();
+            let kinds: Option<Vec<_>> = rest.iter().map(|word| Some(kind(word)?.0)).collect();
             match (kinds.filter(|kinds| !kinds.is_empty()), said().next()) {
                 (Some(kinds), None) => Ok(StepKind::Mask(kinds)),
                 _ => Err(head.wrong("write `mask address neighbour`, by the kinds of objects whose markers are not kept")),

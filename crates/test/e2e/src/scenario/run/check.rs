@@ -79,8 +79,9 @@ impl Run<'_> {
         let names = self.machine.names().clone();
         let (agent, _) = self.agents.acting();
         let foreign = |row: &&RawMessage| {
-            let named = |name: &String| names.get(&row.device()) == Some(name);
-            !agent.owns(row) && !agent.has_link(row.device()) && !except.iter().any(named)
+            !agent.owns(row)
+                && !agent.has_link(row.device())
+                && !except.iter().any(|name| names.get(&row.device()) == Some(name))
         };
         let lines = |rows: &[RawMessage]| {
             rows.iter().filter(foreign).map(ToString::to_string).collect::<Vec<_>>()

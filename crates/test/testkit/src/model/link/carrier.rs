@@ -68,10 +68,12 @@ impl State {
         match link.kind.word {
             "veth" => Some(link.is_up() && below.is_some_and(Link::is_up)),
             "macvlan" | "vlan" => Some(below.is_some_and(|below| below.carrier)),
-            "bond" => {
-                let is_running = |port: &u32| self.links.get(*port).is_some_and(Link::is_running);
-                Some(self.links.ports(link.index).iter().any(is_running))
-            }
+            "bond" => Some(
+                self.links
+                    .ports(link.index)
+                    .iter()
+                    .any(|port| self.links.get(*port).is_some_and(Link::is_running)),
+            ),
             _ => None,
         }
     }

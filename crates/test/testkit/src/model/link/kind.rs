@@ -219,8 +219,7 @@ impl State {
             return if is_multicast { Err(EINVAL.into()) } else { Ok(()) };
         };
         refuse_if(!is_new && (lower == link.index || self.is_above(lower, link.index)), EBUSY)?;
-        let most = self.links.get(lower).ok_or(ENODEV)?.mtu;
-        let most = most.saturating_sub(link.headroom()).max(68);
+        let most = self.links.get(lower).ok_or(ENODEV)?.mtu.saturating_sub(link.headroom()).max(68);
         if is_new && !link.has_own_mtu {
             link.mtu = most;
         } else if is_new || link.lower() != old.lower() {

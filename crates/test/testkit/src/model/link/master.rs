@@ -37,9 +37,12 @@ impl State {
             let address = link.address();
             refuse_if(address.iter().all(|byte| *byte == 0) || address[0] & 1 == 1, EINVAL)?;
             refuse_if(link.is("bridge"), ELOOP)?;
-            let is_macvlan = |on: &u32| self.links.get(*on).is_some_and(|link| link.is("macvlan"));
             refuse_if(
-                self.links.on(index).iter().any(is_macvlan) || self.is_above(index, master),
+                self.links
+                    .on(index)
+                    .iter()
+                    .any(|on| self.links.get(*on).is_some_and(|link| link.is("macvlan")))
+                    || self.is_above(index, master),
                 EBUSY,
             )?;
         }
@@ -90,11 +93,9 @@ impl State {
 
     /// A bridge has the lowest address and the smallest MTU of its ports, unless they were written.
     pub(super) fn ports_changed(&mut self, master: u32) {
-        let ports = self.links.ports(master);
-        let ports = ports.iter().filter_map(|port| self.links.get(*port));
+        let ports = self.links.ports(master).into_iter().filter_map(|port| self.links.get(port));
         let lowest = ports.clone().map(|port| port.address().to_vec()).min();
-        let smallest = ports.map(|port| port.mtu).filter(|mtu| *mtu != 0).min();
-        let smallest = smallest.unwrap_or(1500);
+        let smallest = ports.map(|port| port.mtu).filter(|mtu| *mtu != 0).min().unwrap_or(1500);
         let address = lowest.unwrap_or_else(|| vec![0; 6]);
         let Some(bridge) = self.links.get(master).filter(|link| link.is("bridge")) else {
             return;
@@ -134,8 +135,12 @@ impl State {
         let Some(link) = self.links.get(bridge) else {
             return;
         };
-        let is_enabled = |port: &u32| self.links.get(*port).is_some_and(|port| port.is_enabled);
-        let carrier = !link.has_spanning_tree() && self.links.ports(bridge).iter().any(is_enabled);
+        let carrier = !link.has_spanning_tree()
+            && self
+                .links
+                .ports(bridge)
+                .iter()
+                .any(|port| self.links.get(*port).is_some_and(|port| port.is_enabled));
         if link.carrier != carrier {
             self.set_carrier(bridge, carrier);
         }

@@ -102,10 +102,7 @@ impl Link {
         if self.is_running() {
             flags |= IFF_RUNNING | IFF_LOWER_UP;
         }
-        let arp_type = match self.is_loopback() {
-            true => ARPHRD_LOOPBACK,
-            false => ARPHRD_ETHER,
-        };
+        let arp_type = if self.is_loopback() { ARPHRD_LOOPBACK } else { ARPHRD_ETHER };
         let mut header = vec![0, 0];
         header.extend(arp_type.to_ne_bytes());
         header.extend(self.index.to_ne_bytes());
@@ -179,27 +176,26 @@ impl Links {
     }
 
     fn remember(&mut self) {
-        let essence = |link: &Link| (link.index, self.essence(link));
-        self.announced = self.iter().map(essence).collect();
+        self.announced = self.iter().map(|link| (link.index, self.essence(link))).collect();
     }
 
     /// The next one that is free.
     fn free_index(&mut self) -> u32 {
-        let is_free = |index: &u32| !self.all.contains_key(index);
-        let index = (self.cursor.max(1)..).find(is_free).unwrap_or(0);
+        let index = (self.cursor.max(1)..).find(|index| !self.all.contains_key(index)).unwrap_or(0);
         self.cursor = index.saturating_add(1);
         index
     }
 
     /// Those put on a link.
     fn on(&self, index: u32) -> Vec<u32> {
-        let on = |link: &&Link| link.kind.is_stacked && link.lower() == Some(index);
-        self.iter().filter(on).map(|link| link.index).collect()
+        self.iter()
+            .filter(|link| link.kind.is_stacked && link.lower() == Some(index))
+            .map(|link| link.index)
+            .collect()
     }
 
     fn ports(&self, master: u32) -> Vec<u32> {
-        let of = |link: &&Link| link.master == Some(master);
-        self.iter().filter(of).map(|link| link.index).collect()
+        self.iter().filter(|link| link.master == Some(master)).map(|link| link.index).collect()
     }
 }
 

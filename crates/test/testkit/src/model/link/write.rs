@@ -141,10 +141,7 @@ impl State {
             && mtu >= least
             && (greatest == 0 || mtu <= greatest)
             && lower.is_none_or(|lower| mtu <= lower.mtu.saturating_sub(link.headroom()));
-        match fits || self.has_flaw(Flaw::MtuUnchecked) {
-            true => Ok(()),
-            false => Err(EINVAL.into()),
-        }
+        if fits || self.has_flaw(Flaw::MtuUnchecked) { Ok(()) } else { Err(EINVAL.into()) }
     }
 
     /// `NETDEV_CHANGEMTU`: those on the link do not stay larger, and its master may follow.
@@ -159,8 +156,7 @@ impl State {
         self.with_link(index, |link| link.mtu = mtu);
         self.link_mtu(index, before);
         for upper in self.links.on(index) {
-            let is_larger = |link: &Link| !link.is("vxlan") && link.mtu > mtu;
-            if self.links.get(upper).is_some_and(is_larger) {
+            if self.links.get(upper).is_some_and(|link| !link.is("vxlan") && link.mtu > mtu) {
                 self.change_mtu(upper, mtu);
             }
         }
