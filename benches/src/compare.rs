@@ -61,9 +61,9 @@ pub(crate) struct Options {
     /// Write the tables to docs/performance.md, and the picture beside it.
     #[arg(long)]
     write: bool,
-    /// A command with words before those of a work, split at spaces: set by xtask.
+    /// One more command that does works: set by xtask.
     #[arg(long)]
-    command: Vec<String>,
+    command: Vec<PathBuf>,
     /// Where figures are kept from run to run: set by xtask.
     #[arg(long)]
     record: Option<PathBuf>,
@@ -113,8 +113,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
 
 /// Floor first, then trueup.
 fn programs(options: &Options) -> Result<Vec<Program>> {
-    let own = std::env::current_exe()?.display().to_string() + " works";
-    let mut programs = Program::of_command(&own)?;
+    let mut programs = Program::of_command(&std::env::current_exe()?.with_file_name("works"))?;
     for command in &options.command {
         programs.extend(Program::of_command(command)?);
     }

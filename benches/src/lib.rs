@@ -35,10 +35,6 @@ use trueup_works::{Program, Work, perform};
 #[derive(Parser)]
 enum Command {
     Compare(compare::Options),
-    /// Does one piece of work: `list`, or `NAME WORK SIZE`; see README.md.
-    Works {
-        words: Vec<String>,
-    },
     Daemon(daemon::Options),
     Containers(containers::Options),
     Fleet(fleet::Options),
@@ -57,7 +53,6 @@ enum Command {
 pub fn main() -> Result<()> {
     match Command::parse() {
         Command::Compare(options) => compare::main(&options),
-        Command::Works { words } => perform(&programs(), &words),
         Command::Daemon(options) => daemon::main(&options),
         Command::Containers(options) => containers::main(&options),
         Command::Fleet(options) => fleet::main(&options),
@@ -73,8 +68,8 @@ pub fn main() -> Result<()> {
     }
 }
 
-/// The programs that are built in, and their works.
-fn programs() -> Vec<Program> {
+/// Does one piece of work by the floor or by trueup: `list`, or `NAME WORK SIZE`.
+pub fn works() -> Result<()> {
     let all: Vec<_> = Work::all().map(|work| (work, work.largest())).collect();
     let few = vec![(Work::FewNoop, Work::FewNoop.largest())];
     let mut programs = vec![
@@ -83,5 +78,5 @@ fn programs() -> Vec<Program> {
         Program { name: "trueup", works: all, run: pass::perform },
     ];
     programs.extend(pass::commands());
-    programs
+    perform(&programs, &std::env::args().skip(1).collect::<Vec<_>>())
 }

@@ -11,8 +11,9 @@ use serde_json::Value;
 use crate::tools::{Result, cargo, line, need_ip, root, show_and_run};
 
 /// The benchmarks, and the command that they measure.
-const BENCHES: [&str; 8] =
-    ["--package", "trueup-benches", "--bin", "bench", "--package", "trueup-cli", "--bin", "trueup"];
+const BENCHES: [&str; 4] = ["--package", "trueup-benches", "--package", "trueup-cli"];
+const PROGRAMS: [&str; 8] =
+    ["--bin", "bench", "--bin", "works", "--bin", "container", "--bin", "trueup"];
 /// Works that are commands of their own, and the option that tells each where a program is.
 const COMMANDS: [(&str, &str, &str); 2] =
     [("daemon", "--trueup", "trueup"), ("containers", "--agent", "container")];
@@ -22,7 +23,7 @@ const PEERS: [&str; 2] = ["--manifest-path", "benches/peers/Cargo.toml"];
 /// Runs it.
 pub(crate) fn run(options: &[&str]) -> Result<()> {
     need_ip()?;
-    let built = build(&[&BENCHES[..], &["--bin", "container"]].concat())?;
+    let built = build(&[&BENCHES[..], &PROGRAMS].concat())?;
     let mut bench = Command::new(of_name(&built, "bench")?);
     if let Some(((command, option, program), options)) = command_of_its_own(options)? {
         bench.args([command, option]).arg(of_name(&built, program)?).args(options);

@@ -1,5 +1,6 @@
 //! A program that does works: what it can do, and how it is run.
 
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -12,8 +13,8 @@ const TIMEOUT: &str = "300";
 /// A program that does works.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
-    /// The words of the command that knows the program by its name.
-    command: Vec<String>,
+    /// The command that knows the program by its name.
+    command: PathBuf,
     pub(super) name: String,
     /// The works that it can do, and the largest size of each.
     works: Vec<(Work, usize)>,
@@ -22,11 +23,13 @@ pub(crate) struct Program {
 impl Program {
     /// Returns the programs that a command answers `list` with. Works that the benchmark does not
     /// know are left out.
-    pub(super) fn of_command(command: &str) -> Result<Vec<Program>> {
-        let command: Vec<String> = command.split(' ').map(str::to_owned).collect();
-        let mut list = Command::new(&command[0]);
-        list.args(&command[1..]).arg("list").stderr(Stdio::inherit());
-        let output = list.output().with_context(|| format!("{command:?}"))?;
+    pub(super) fn of_command(command: &Path) -> Result<Vec<Program>> {
+        let mut list = Command::new(command);
+        let output = list
+            .arg("list")
+            .stderr(Stdio::inherit())
+            .output()
+            .with_context(|| format!("{command:?}"))?;
         ensure!(output.status.success(), "{command:?}: {}", output.status);
         let mut programs: Vec<Program> = Vec::new();
         for line in String::from_utf8(output.stdout)?.lines() {
@@ -37,7 +40,7 @@ impl Program {
             match programs.iter_mut().find(|program| program.name == name) {
                 Some(program) => program.works.push(work),
                 None => programs.push(Program {
-                    command: command.clone(),
+                    command: command.to_owned(),
                     name: name.to_owned(),
                     works: vec![work],
                 }),
@@ -62,7 +65,7 @@ impl Program {
         work: Work,
         size: usize,
     ) -> Result<Took> {
-        command.args(&self.command).args([&self.name, &work.to_string(), &size.to_string()]);
+        command.arg(&self.command).args([&self.name, &work.to_string(), &size.to_string()]);
         let output = command.stderr(Stdio::inherit()).output().context("timeout, of coreutils")?;
         ensure!(output.status.success(), "{}", output.status);
         let line: Line = serde_json::from_slice(&output.stdout).context("its line")?;
