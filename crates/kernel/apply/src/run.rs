@@ -72,14 +72,20 @@ fn carry_out(
     run.flush();
     let (mut echoed, old_deleted) = (run.echoed.unwrap_or_default(), run.old_deleted);
     echoed.retain(|at, _| !plan.appends_then_deletes(&plan.ops[*at]) || old_deleted.contains(at));
-    let is_undone = |at: &usize| {
-        let outcome = run.outcomes[*at].as_ref();
-        outcome.is_some_and(|outcome| !outcome.is_applied()) && !run.touched[*at]
-    };
-    let undone = (0..plan.ops.len()).filter(is_undone).collect();
-    let lost = || Outcome::Failed(Box::new(Failure::unknown("no answer")));
+    let undone = (0..plan.ops.len())
+        .filter(|at| {
+            let outcome = run.outcomes[*at].as_ref();
+            outcome.is_some_and(|outcome| !outcome.is_applied()) && !run.touched[*at]
+        })
+        .collect();
     Outcomes {
-        outcomes: run.outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(lost)).collect(),
+        outcomes: run
+            .outcomes
+            .into_iter()
+            .map(|outcome| {
+                outcome.unwrap_or_else(|| Outcome::Failed(Box::new(Failure::unknown("no answer"))))
+            })
+            .collect(),
         created: run.created,
         found_existing: run.found_existing,
         undone,
@@ -138,10 +144,9 @@ impl Run<'_> {
         if self.plan.needs(at).any(|need| self.outcomes[need].is_none()) {
             self.flush();
         }
-        let applied = |need: &usize| {
-            self.outcomes.get(*need).and_then(Option::as_ref).is_some_and(Outcome::is_applied)
-        };
-        if let Some(need) = self.plan.needs(at).find(|need| !applied(need)) {
+        if let Some(need) = self.plan.needs(at).find(|need| {
+            !self.outcomes.get(*need).and_then(Option::as_ref).is_some_and(Outcome::is_applied)
+        }) {
             self.outcomes[at] = Some(Outcome::Pending(Pending::Needs(need)));
             return;
         }

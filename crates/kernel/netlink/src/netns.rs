@@ -188,8 +188,7 @@ impl Namespace {
             Which::Fd(open) => rustix::fs::fstat(&open.fd).map_err(unreadable)?,
             Which::Process(process) => return Ok(NamespaceId(inode(&process.open_namespace()?)?)),
             Which::Through(connector) => {
-                let cookie = connector.namespace_cookie();
-                let cookie = cookie.map_err(|source| {
+                let cookie = connector.namespace_cookie().map_err(|source| {
                     let message = format!("cannot reach network namespace {self}: {source}");
                     Error::namespace(message, Some(source))
                 })?;
@@ -366,12 +365,14 @@ pub(crate) fn on_scratch_thread<T: Send>(
     work: impl FnOnce() -> T + Send,
 ) -> Result<T, Error> {
     std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().name("netns".into());
-        let thread = thread.spawn_scoped(scope, work).map_err(|source| {
-            let message =
-                format!("cannot start a thread to enter network namespace {name}: {source}");
-            Error::namespace(message, Some(source))
-        })?;
+        let thread = std::thread::Builder::new()
+            .name("netns".into())
+            .spawn_scoped(scope, work)
+            .map_err(|source| {
+                let message =
+                    format!("cannot start a thread to enter network namespace {name}: {source}");
+                Error::namespace(message, Some(source))
+            })?;
         let joined = thread.join();
         Ok(joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })

@@ -93,9 +93,10 @@ impl AddressRoutes {
             return LostRoutes::Local;
         }
         let has_subnet = self.subnets.contains(&(address.dev, address.subnet()));
-        match has_subnet || !makes_subnet_route(address) {
-            true => LostRoutes::None,
-            false => LostRoutes::Subnet,
+        if has_subnet || !makes_subnet_route(address) {
+            LostRoutes::None
+        } else {
+            LostRoutes::Subnet
         }
     }
 }

@@ -26,21 +26,23 @@ impl Observer {
         &self,
         routes: impl IntoIterator<Item = &'r Route>,
     ) -> BTreeSet<RouteKey> {
-        let is_advertised = |route: &&Route| {
-            route.family() == Family::Inet6 && route.protocol == Protocols::ROUTER_ADVERTISEMENT
-        };
-        let routes: Vec<&Route> = routes.into_iter().filter(is_advertised).collect();
+        let routes: Vec<&Route> = routes
+            .into_iter()
+            .filter(|route| route.family() == Family::Inet6)
+            .filter(|route| route.protocol == Protocols::ROUTER_ADVERTISEMENT)
+            .collect();
         if routes.is_empty() {
             return BTreeSet::new();
         }
         let wanted: BTreeSet<Row> = routes.iter().filter_map(|route| Row::of(route)).collect();
         let read = self.namespace.enter(|| read_made(&wanted));
         let made = read.ok().flatten().unwrap_or_default();
-        let is_made = |route: &Route| Row::of(route).is_some_and(|row| made.contains(&row));
-        let others = routes.iter().filter(|route| !is_made(route));
-        let others: BTreeSet<RouteKey> = others.map(|route| route.key()).collect();
-        let keys = routes.iter().map(|route| route.key());
-        keys.filter(|key| !others.contains(key)).collect()
+        let others: BTreeSet<RouteKey> = routes
+            .iter()
+            .filter(|route| !Row::of(route).is_some_and(|row| made.contains(&row)))
+            .map(|route| route.key())
+            .collect();
+        routes.iter().map(|route| route.key()).filter(|key| !others.contains(key)).collect()
     }
 }
 

@@ -136,10 +136,7 @@ impl<'a> DumpGuard<'a> {
         self.end_part();
         self.is_broken_off =
             !self.is_short && self.listener.is_none() && is_announced(self.consistency);
-        match self.is_broken_off {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
+        if self.is_broken_off { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
     /// Ends the dump, and returns whether it is known to be complete.

@@ -44,8 +44,8 @@ impl Observer {
                     Err(error) => return Err(error),
                 },
             };
-            let is_direct = |route: &Route| gateway.direct_device(route).is_some();
-            found.insert(*gateway, route.filter(is_direct));
+            let direct = route.filter(|route| gateway.direct_device(route).is_some());
+            found.insert(*gateway, direct);
         }
         Ok(found)
     }
@@ -53,8 +53,7 @@ impl Observer {
     fn look_up(&mut self, gateway: &Gateway) -> Result<Option<Route>, Error> {
         let mut request = Vec::new();
         let _fixed_size = route::lookup_request(&mut request, gateway.via);
-        let read = |message: trueup_netlink::wire::Message<'_>| route::decode(message.body);
-        let route = self.socket.query(&request, read)?;
+        let route = self.socket.query(&request, |message| route::decode(message.body))?;
         Ok(route.ok().flatten())
     }
 
@@ -72,20 +71,19 @@ impl Observer {
                 .with_kinds(Kinds::NONE.with(Kind::Route))
                 .with_tables(BTreeSet::from([at.0]))
                 .with_family(at.1);
-            let leads_to_one = |route: &Route| {
+            let (routes, _incomplete) = self.routes_where(&scope, |route| {
                 let mut of_table = gateways.iter().filter(|gateway| gateway.table == at.0);
                 of_table.any(|gateway| gateway.direct_device(route).is_some())
-            };
-            let (routes, _incomplete) = self.routes_where(&scope, leads_to_one)?;
+            })?;
             table.insert(routes);
         }
-        let routes = tables.get(&at).into_iter().flatten();
-        let direct = routes.filter(|route| gateway.direct_device(route).is_some());
         // Of equal ones the kernel takes that with the lowest metric, which comes first.
-        let longest = direct.reduce(|best, next| match next.dst.len() > best.dst.len() {
-            true => next,
-            false => best,
-        });
-        Ok(longest.cloned())
+        Ok(tables
+            .get(&at)
+            .into_iter()
+            .flatten()
+            .filter(|route| gateway.direct_device(route).is_some())
+            .reduce(|best, next| if next.dst.len() > best.dst.len() { next } else { best })
+            .cloned())
     }
 }

@@ -29,9 +29,10 @@ impl Snapshot {
     pub fn mark_read(&mut self, kind: Kind, reasons: impl IntoIterator<Item = Incomplete>) {
         self.incomplete.extend(reasons);
         let is_incomplete = self.incomplete.iter().any(|reason| reason.kind() == kind);
-        self.observed.complete = match is_incomplete {
-            true => self.observed.complete.without(kind),
-            false => self.observed.complete.with(kind),
+        self.observed.complete = if is_incomplete {
+            self.observed.complete.without(kind)
+        } else {
+            self.observed.complete.with(kind)
         };
     }
 }

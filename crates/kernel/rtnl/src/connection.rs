@@ -28,9 +28,10 @@ impl Connection {
         desired: &Desired,
     ) -> Result<Connection, trueup_netlink::Error> {
         let routes = desired.routes.as_ref().map_or(0, Routes::len);
-        match routes > MAX_IN_ONE_PART {
-            true => Connection::open(namespace),
-            false => Ok(Connection::over(Observer::open_lazily(namespace)?)),
+        if routes > MAX_IN_ONE_PART {
+            Connection::open(namespace)
+        } else {
+            Ok(Connection::over(Observer::open_lazily(namespace)?))
         }
     }
 

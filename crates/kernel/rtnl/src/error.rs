@@ -114,11 +114,12 @@ impl Error {
 
     /// The error of opening a namespace that could be opened before.
     pub(crate) fn of_reopening(error: netlink::Error) -> Error {
-        Error(match error.is_gone() {
-            true => Repr::Ended(format!("the network namespace is gone: {error}")),
+        Error(if error.is_gone() {
+            Repr::Ended(format!("the network namespace is gone: {error}"))
+        } else {
             // It is there, and could not be opened: for want of a descriptor, a thread, a
             // privilege.
-            false => Repr::Netlink(error),
+            Repr::Netlink(error)
         })
     }
 }

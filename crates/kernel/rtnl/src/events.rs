@@ -154,10 +154,7 @@ impl Events {
         if drained.lost {
             self.undelivered = Drained::Lost;
         }
-        Ok(match drained.is_dirty {
-            true => Drained::Hint,
-            false => Drained::Nothing,
-        })
+        Ok(if drained.is_dirty { Drained::Hint } else { Drained::Nothing })
     }
 
     fn deliver(&mut self, drained: Drained) {

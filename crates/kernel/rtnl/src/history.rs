@@ -84,14 +84,12 @@ pub(crate) struct Review<'a> {
 impl History {
     /// Returns true if the desired state is that of the last pass but for its routes.
     pub(crate) fn is_same_but_routes(&self, desired: &Desired) -> bool {
-        let known = self.desired.as_ref();
-        known.is_some_and(|known| known.is_same_but_routes(desired))
+        self.desired.as_ref().is_some_and(|known| known.is_same_but_routes(desired))
     }
 
     /// Returns true if the desired state is that of the last pass.
     pub(crate) fn is_same(&self, desired: &Desired) -> bool {
-        let known = self.desired.as_ref();
-        known.is_some_and(|known| known.is_same(desired))
+        self.desired.as_ref().is_some_and(|known| known.is_same(desired))
     }
 
     /// Returns true if [`declare`](Self::declare) is due: there is a grace for what is not
@@ -109,16 +107,21 @@ impl History {
         let mut note = |key: ObjectKey| {
             declared.insert(key_id(key, devices));
         };
-        let all = resolved.nexthops.iter().flatten();
-        all.for_each(|nexthop| note(ObjectKey::Nexthop(nexthop.id)));
-        let all = resolved.addresses.iter().flatten();
-        all.for_each(|address| note(ObjectKey::Address(address.key())));
-        let all = resolved.neighbours.iter().flatten();
-        all.for_each(|neighbour| note(ObjectKey::Neighbour(neighbour.key())));
-        let all = resolved.routes.iter().flatten();
-        all.for_each(|route| note(ObjectKey::Route(route.key())));
-        let all = resolved.rules.iter().flatten();
-        all.for_each(|rule| note(ObjectKey::Rule(Box::new(rule.key()))));
+        for nexthop in resolved.nexthops.iter().flatten() {
+            note(ObjectKey::Nexthop(nexthop.id));
+        }
+        for address in resolved.addresses.iter().flatten() {
+            note(ObjectKey::Address(address.key()));
+        }
+        for neighbour in resolved.neighbours.iter().flatten() {
+            note(ObjectKey::Neighbour(neighbour.key()));
+        }
+        for route in resolved.routes.iter().flatten() {
+            note(ObjectKey::Route(route.key()));
+        }
+        for rule in resolved.rules.iter().flatten() {
+            note(ObjectKey::Rule(Box::new(rule.key())));
+        }
     }
 
     /// Notes whether the caller has allowed the deletes of the pass that begins.
@@ -145,12 +148,12 @@ impl History {
         self.review_losses(plan, review);
         self.duplicates.hold(plan, review.observed, now);
         self.anothers_addresses.note(plan, review.desired);
-        let outside = match self.delete_limit.is_holding() {
-            true => self.deletes_outside(review.keys),
-            false => BTreeMap::new(),
+        let outside = if self.delete_limit.is_holding() {
+            self.deletes_outside(review.keys)
+        } else {
+            BTreeMap::new()
         };
-        let max_deletes = options.max_deletes();
-        self.delete_limit.hold(plan, max_deletes, review.desired, &outside);
+        self.delete_limit.hold(plan, options.max_deletes(), review.desired, &outside);
         deletes::hold_collateral(plan);
     }
 
@@ -195,12 +198,6 @@ impl History {
         if dirty.is_none() && self.contention.is_empty() {
             return;
         }
-        // What is missing and was not removed by another writer, the kernel took along.
-        let is_by_another_writer = |op: &Op| {
-            dirty.is_some_and(|dirty| {
-                !op.reason.is_missing() || dirty.removed_by_another_writer(&op.object.key())
-            })
-        };
         // A link is created by one op and set up by another.
         let mut counted = HashSet::new();
         let Plan { ops, devices, .. } = plan;
@@ -217,8 +214,12 @@ impl History {
                 continue;
             }
             let id = object_id(&op.object, devices);
+            // What is missing and was not removed by another writer, the kernel took along.
+            let is_by_another_writer = dirty.is_some_and(|dirty| {
+                !op.reason.is_missing() || dirty.removed_by_another_writer(&op.object.key())
+            });
             let was_undone = self.undone.contains_key(&id);
-            let is_loss = is_by_another_writer(op) && !was_undone && !has_run_down(op);
+            let is_loss = is_by_another_writer && !was_undone && !has_run_down(op);
             if is_loss && counted.insert(id) {
                 let by = observed_protocol(op);
                 self.contention.add_loss(id, &op.object, by, options, now);
@@ -276,8 +277,7 @@ impl History {
         };
         self.undone.values().for_each(|undone| count(undone, 1));
         let inside = self.looked_at(keys);
-        let inside = inside.iter().filter_map(|id| self.undone.get(id));
-        inside.for_each(|undone| count(undone, -1));
+        inside.iter().filter_map(|id| self.undone.get(id)).for_each(|undone| count(undone, -1));
         counts
     }
 
@@ -298,12 +298,12 @@ impl History {
         let mut changes = StatusChanges::new();
         for id in looked_at {
             // Where objects may be missing from what was read, none is deleted.
-            let is_unseen = |undone: &Undone| {
-                let is_partly_read =
-                    |kind| desired.managed().contains(kind) && !complete.contains(kind);
-                undone.deletes.is_some_and(is_partly_read) && !left.contains_key(&id)
-            };
-            if self.undone.get(&id).is_some_and(is_unseen) {
+            let deletes = self.undone.get(&id).and_then(|undone| undone.deletes);
+            if let Some(kind) = deletes
+                && desired.managed().contains(kind)
+                && !complete.contains(kind)
+                && !left.contains_key(&id)
+            {
                 continue;
             }
             let Some(before) = self.undone.remove(&id) else {
@@ -337,11 +337,10 @@ impl History {
     }
 
     fn add_undone(&mut self, left: HashMap<ObjectId, Undone>) -> StatusChanges {
-        let change = |(id, undone): (&ObjectId, &Undone)| {
-            let status = Arc::clone(&undone.status);
-            (OpKey(*id), Some(status))
-        };
-        let changes = left.iter().map(change).collect();
+        let changes = left
+            .iter()
+            .map(|(id, undone)| (OpKey(*id), Some(Arc::clone(&undone.status))))
+            .collect();
         self.insert_undone(left);
         changes
     }
@@ -388,9 +387,8 @@ impl History {
     /// Returns true if another writer's object was in the place of an object when it was looked at
     /// last.
     pub(crate) fn is_in_conflict(&self, id: ObjectId) -> bool {
-        let is_conflict =
-            |undone: &Undone| matches!(undone.status.condition, Condition::Conflict { .. });
-        self.undone.get(&id).is_some_and(is_conflict)
+        let undone = self.undone.get(&id);
+        undone.is_some_and(|it| matches!(it.status.condition, Condition::Conflict { .. }))
     }
 
     /// Returns where that is which waits for an op on one of these objects, or on what waits
@@ -430,6 +428,5 @@ fn has_run_down(op: &Op) -> bool {
 
 /// Returns the protocol that an object bears in another writer's hands, where it is there.
 fn observed_protocol(op: &Op) -> Option<u8> {
-    let was = op.was();
-    was.map(|was| was.protocol()).filter(|by| *by != 0)
+    op.was().map(|was| was.protocol()).filter(|by| *by != 0)
 }

@@ -231,10 +231,7 @@ impl trueup_reconcile::Report for Report {
     /// No event reports that the namespace is gone, or that another has its name: a dirty pass
     /// finds that.
     fn coverage(&self) -> EventCoverage {
-        match self.is_covered {
-            true => EventCoverage::Part,
-            false => EventCoverage::Nothing,
-        }
+        if self.is_covered { EventCoverage::Part } else { EventCoverage::Nothing }
     }
 
     fn contended(&self) -> usize {

@@ -62,10 +62,7 @@ pub(super) fn part_end(batch: &Batch, from: usize, room: usize) -> usize {
     let mut left = room;
     let fitting = (from..batch.len()).take_while(|index| {
         let message = batch.message(*index);
-        let charge = match is_requested(message, room) {
-            true => charge(message),
-            false => ANSWER_CHARGE,
-        };
+        let charge = if is_requested(message, room) { charge(message) } else { ANSWER_CHARGE };
         let fits = charge <= left;
         left = left.saturating_sub(charge);
         fits

@@ -102,12 +102,13 @@ impl KindCodec for Neighbour {
             return None;
         }
         let message = error.message().unwrap_or_default();
-        Some(match message.starts_with("Invalid link address") {
+        Some(if message.starts_with("Invalid link address") {
             // It is shorter than the hardware addresses of the device (`neigh_add`).
-            true => RefusalCause::Invalid,
+            RefusalCause::Invalid
+        } else {
             // Other invalid neighbours are refused before they are sent. The device has no IPv6 (an
             // MTU below 1280), or has just gone down ("Neighbor entry is now dead").
-            false => RefusalCause::Dependency,
+            RefusalCause::Dependency
         })
     }
 }

@@ -242,8 +242,10 @@ fn put(
         NexthopTarget::Group(members) => {
             let mut group = Vec::with_capacity(members.len() * MEMBER);
             for (id, weight) in members {
-                let share = weight.checked_sub(1).and_then(|n| u8::try_from(n).ok());
-                let share = share.ok_or(EncodeError::Refused("a weight is 1 to 256"))?;
+                let share = weight
+                    .checked_sub(1)
+                    .and_then(|n| u8::try_from(n).ok())
+                    .ok_or(EncodeError::Refused("a weight is 1 to 256"))?;
                 group.extend(id.to_ne_bytes());
                 group.extend([share, 0, 0, 0]);
             }

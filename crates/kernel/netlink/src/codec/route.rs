@@ -300,8 +300,11 @@ fn write_hops(
             for hop in hops {
                 let dev = hop.written_dev();
                 let index = dev.map_or(Ok(0), |dev| index_of(*dev, resolve))?;
-                let hops = hop.weight.checked_sub(1).and_then(|n| u8::try_from(n).ok());
-                let hops = hops.ok_or(EncodeError::Refused("a weight is 1 to 256"))?;
+                let hops = hop
+                    .weight
+                    .checked_sub(1)
+                    .and_then(|n| u8::try_from(n).ok())
+                    .ok_or(EncodeError::Refused("a weight is 1 to 256"))?;
                 let flags = if hop.onlink { RTNH_F_ONLINK } else { 0 };
                 let at = message.position();
                 message.raw(&[0, 0, flags, hops]);

@@ -71,8 +71,8 @@ impl Duplicates {
             match address.duplicates {
                 DuplicateDetection::Passed => drop(self.0.remove(&id)),
                 DuplicateDetection::Pending if self.0.contains_key(&id) => {
-                    let is_it = |op: &Op| object_id(&op.object, &plan.devices) == id;
-                    if !plan.ops.iter().any(is_it) {
+                    let mut ops = plan.ops.iter();
+                    if !ops.any(|op| object_id(&op.object, &plan.devices) == id) {
                         running.push(
                             Op::new(Action::Update, address.clone(), Reason::Differs)
                                 .with_was(Object::from(address.clone()))

@@ -76,8 +76,9 @@ impl Contention {
         losses.last = now;
         losses.by = by.or(losses.by);
         losses.times.push_back(now);
-        let is_old = |loss: &Instant| now.duration_since(*loss) > contention.window;
-        while losses.times.front().is_some_and(is_old) {
+        while let Some(first) = losses.times.front()
+            && now.duration_since(*first) > contention.window
+        {
             losses.times.pop_front();
         }
         if losses.delays > 0 || losses.times.len() >= contention.times as usize {

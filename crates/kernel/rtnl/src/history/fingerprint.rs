@@ -27,9 +27,10 @@ impl DesiredFingerprint {
 
     /// Becomes the fingerprint of a desired state, which is often the same but for its routes.
     pub(super) fn follow(&mut self, desired: &Desired) {
-        match self.has_lists(desired) {
-            true => self.routes = desired.routes.as_ref().map(Routes::revision),
-            false => *self = DesiredFingerprint::of(desired),
+        if self.has_lists(desired) {
+            self.routes = desired.routes.as_ref().map(Routes::revision);
+        } else {
+            *self = DesiredFingerprint::of(desired);
         }
     }
 
@@ -51,7 +52,6 @@ impl DesiredFingerprint {
             && !self.has_lists(desired)
         {
             let known = &self.lists;
-            let rule = |rule: &Rule| key::rule(rule, options);
             changed.extend(differing(&known.links, &desired.links, |it| key::link(it.name)));
             changed.extend(differing(&known.addresses, &desired.addresses, |it| {
                 key::address(&it.canonical_key())
@@ -59,7 +59,9 @@ impl DesiredFingerprint {
             changed.extend(differing(&known.neighbours, &desired.neighbours, |it| {
                 key::neighbour(&it.canonical_key())
             }));
-            changed.extend(differing(&known.rules, &desired.rules, rule));
+            changed.extend(differing(&known.rules, &desired.rules, |rule: &Rule| {
+                key::rule(rule, options)
+            }));
         }
         self.follow(desired);
         changed
@@ -92,6 +94,5 @@ fn differing<T: PartialEq>(
     let before: BTreeMap<OpKey, &T> = known.iter().flatten().map(|it| (key(it), it)).collect();
     let now: BTreeMap<OpKey, &T> = desired.iter().flatten().map(|it| (key(it), it)).collect();
     let keys: BTreeSet<OpKey> = before.keys().chain(now.keys()).copied().collect();
-    let differs = |key: &OpKey| before.get(key) != now.get(key);
-    keys.into_iter().filter(differs).collect()
+    keys.into_iter().filter(|key| before.get(key) != now.get(key)).collect()
 }

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use trueup_apply::{Failure, Outcome};
-use trueup_net::{Action, FOREVER, Hold, Kind, Lifetimes, Object, Op, Plan, Reason};
+use trueup_net::{Action, FOREVER, Hold, Kind, Lifetimes, Object, Plan, Reason};
 use trueup_observe::ObservedChange;
 
 use crate::key::{ObjectId, digest, object_id};
@@ -94,8 +94,7 @@ impl Due<'_> {
 
     /// The fields that differ; none where the object is not there.
     fn fields(&self, of: &Object) -> BTreeSet<&'static str> {
-        let differences = self.desired.differences(of).into_iter();
-        differences.map(|difference| difference.field).collect()
+        self.desired.differences(of).into_iter().map(|difference| difference.field).collect()
     }
 
     /// Returns true if a change, rather than a new object, can set what differs.
@@ -119,8 +118,8 @@ impl Due<'_> {
 /// Returns how many changes to record while a plan is carried out; `None` where the plan is too
 /// large, or writes nothing.
 pub(crate) fn changes_to_record(plan: &Plan) -> Option<usize> {
-    let writes = |op: &&Op| op.hold.is_none() && op.action != Action::Delete;
-    let ops = plan.ops.iter().filter(writes).count();
+    let writes = plan.ops.iter().filter(|op| op.hold.is_none() && op.action != Action::Delete);
+    let ops = writes.count();
     (1..=MAX_OPS).contains(&ops).then_some(plan.ops.len() * CHANGES_PER_OP + MAX_OPS)
 }
 
@@ -171,32 +170,32 @@ impl StoredOtherwise {
         }
         let written = written(round, |id| all_due.contains_key(id));
         all_due.retain(|id, due| {
-            let fields = |stored| due.fields(stored);
-            let same = |written: &Written| match (&written.fields, due.stored.as_deref()) {
+            let Some(written) = written.get(id).filter(|_| due.is_on_known_device()) else {
+                return false;
+            };
+            match (&written.fields, due.stored.as_deref()) {
                 (written, None) => written.is_none(),
                 // An object as desired may have to be recreated for another's sake.
-                (None, Some(stored)) => !fields(stored).is_empty(),
+                (None, Some(stored)) => !due.fields(stored).is_empty(),
                 (Some(written), Some(stored)) => {
-                    let differing = fields(stored);
+                    let differing = due.fields(stored);
                     !differing.is_empty() && differing.is_subset(written)
                 }
-            };
-            due.is_on_known_device() && written.get(id).is_some_and(same)
+            }
         });
         if all_due.is_empty() {
             return;
         }
         let changes = changes();
         for (id, due) in all_due {
-            let is_new_link = written.get(&id).is_some_and(|done| done.is_new_link);
-            let is_new_link = is_new_link && due.may_change_in_place();
+            let is_new_link =
+                written.get(&id).is_some_and(|done| done.is_new_link) && due.may_change_in_place();
             let writer = match &changes {
                 Some(changes) if !is_new_link => written_by(&due, changes),
                 _ => Writer::Unknown,
             };
             let digests = due.digests();
-            let before = self.objects.get(&id);
-            let before = before.filter(|before| before.digests == digests);
+            let before = self.objects.get(&id).filter(|before| before.digests == digests);
             let held = match (writer, before) {
                 (Writer::Other, _) => {
                     self.objects.remove(&id);
@@ -238,8 +237,7 @@ fn written(
     let Round { plan, outcomes } = round;
     let mut all: HashMap<ObjectId, Written> = HashMap::new();
     let mut failed = BTreeSet::new();
-    let ops = plan.ops.iter().zip(&outcomes.outcomes);
-    for (at, (op, outcome)) in ops.enumerate() {
+    for (at, (op, outcome)) in plan.ops.iter().zip(&outcomes.outcomes).enumerate() {
         if op.action == Action::Delete {
             continue;
         }
@@ -252,8 +250,7 @@ fn written(
             continue;
         }
         let fields = op.was().map(|was| {
-            let differences = op.object.differences(&was).into_iter();
-            differences.map(|difference| difference.field).collect()
+            op.object.differences(&was).into_iter().map(|difference| difference.field).collect()
         });
         let written = all.entry(id).or_insert(Written {
             last: at,
@@ -286,8 +283,14 @@ fn due(plan: &Plan) -> BTreeMap<ObjectId, Due<'_>> {
                 former.insert(id(), (at, &op.object));
             }
             (_, Reason::Missing | Reason::Beside | Reason::Differs | Reason::Recreated) => {
-                let new = || Due { ops: Vec::new(), desired: &op.object, stored: op.was() };
-                all.entry(id()).or_insert_with(new).ops.push(at);
+                all.entry(id())
+                    .or_insert_with(|| Due {
+                        ops: Vec::new(),
+                        desired: &op.object,
+                        stored: op.was(),
+                    })
+                    .ops
+                    .push(at);
             }
             _ => {}
         }
@@ -334,16 +337,14 @@ fn written_by(due: &Due<'_>, changes: &[ObservedChange]) -> Writer {
     let differing = due.fields(stored);
     let mut was_as_desired = false;
     for change in of_it {
-        let is_stored = || stored.differences(&change.object).is_empty();
-        if change.is_after_writes && (change.is_deleted || !is_stored()) {
+        if change.is_after_writes
+            && (change.is_deleted || !stored.differences(&change.object).is_empty())
+        {
             return Writer::Other;
         }
         was_as_desired |= !change.is_deleted && !differing.is_subset(&due.fields(&change.object));
     }
-    match was_as_desired {
-        true => Writer::Unknown,
-        false => Writer::Kernel,
-    }
+    if was_as_desired { Writer::Unknown } else { Writer::Kernel }
 }
 
 /// Returns a stored object without what changes by itself, and what is not desired of it.

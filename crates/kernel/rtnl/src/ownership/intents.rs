@@ -28,18 +28,17 @@ impl<'a> Intents<'a> {
         devices: &'a Devices,
         indexes: &'a BTreeMap<Dev, u32>,
     ) -> Self {
-        let created = devices.planned().filter_map(|(dev, name)| {
-            let index = indexes.get(&dev)?;
-            Some((Dev::index(*index), *name))
-        });
-        Intents { view, policy, devices, indexes, created: created.collect() }
+        let created = devices
+            .planned()
+            .filter_map(|(dev, name)| Some((Dev::index(*indexes.get(&dev)?), *name)))
+            .collect();
+        Intents { view, policy, devices, indexes, created }
     }
 
     /// Returns the records that the ops of a plan leave. Of two ops on one key the later one
     /// counts.
     pub(crate) fn of_plan(&self, plan: &Plan) -> Records {
-        let due = plan.ops.iter().filter(|op| op.hold.is_none());
-        due.flat_map(|op| self.of(op)).collect()
+        plan.ops.iter().filter(|op| op.hold.is_none()).flat_map(|op| self.of(op)).collect()
     }
 
     /// Returns the records that an op leaves. An object that bears the marker needs none.
@@ -151,8 +150,8 @@ impl<'a> Intents<'a> {
     /// The object with the indexes that its devices will have. `None` if one will not exist.
     fn real(&self, object: &Object) -> Option<Object> {
         let real = |dev: Dev| {
-            let drawn = || self.indexes.get(&dev).copied();
-            dev.as_index().or_else(drawn).map(Dev::index).ok_or(())
+            let index = dev.as_index().or_else(|| self.indexes.get(&dev).copied());
+            index.map(Dev::index).ok_or(())
         };
         Some(match object.clone() {
             Object::Address(address) => address.try_map_dev(real).ok()?.into(),

@@ -71,8 +71,7 @@ impl LedgerView {
 
     /// The keys of records and of open intents.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &RecordKey> {
-        let intended = self.open.keys();
-        let intended = intended.filter(|key| !self.records.contains_key(key));
+        let intended = self.open.keys().filter(|key| !self.records.contains_key(key));
         self.records.keys().chain(intended)
     }
 
@@ -82,8 +81,9 @@ impl LedgerView {
     }
 
     fn observed(&self, observed: &Observed) -> ObservedRecords {
-        let has = |key: &RecordKey| self.records.contains_key(key) || self.has_intent(key);
-        ObservedRecords::of(observed, self.keys(), has)
+        ObservedRecords::of(observed, self.keys(), |key| {
+            self.records.contains_key(key) || self.has_intent(key)
+        })
     }
 
     pub(crate) fn has_intent(&self, key: &RecordKey) -> bool {
@@ -92,10 +92,9 @@ impl LedgerView {
 
     /// Returns the routes that do not bear the marker: a read by the marker does not show them.
     pub(crate) fn unmarked_routes(&self, marker: u8) -> BTreeSet<RouteKey> {
-        let intended = self.open.values().filter_map(|record| record.as_ref());
         self.records
             .values()
-            .chain(intended)
+            .chain(self.open.values().flatten())
             .filter_map(|record| match &record.object {
                 Object::Route(route) if route.protocol != marker => Some(route.key()),
                 _ => None,
@@ -105,20 +104,23 @@ impl LedgerView {
 
     /// Returns the key of a link of ours by its name.
     pub(crate) fn link_named(&self, name: &IfName) -> Option<RecordKey> {
-        let key = |key: &&RecordKey| matches!(key, RecordKey::Link(link) if link.name == *name);
-        self.records.keys().find(key).cloned()
+        self.records
+            .keys()
+            .find(|key| matches!(key, RecordKey::Link(link) if link.name == *name))
+            .cloned()
     }
 
     /// Returns the kinds of which an object of ours is missing, and whose dumps lose rows silently
     /// while others write: routes (`inet6_dump_fib`, `fn_trie_dump_leaf`), rules (`dump_rules`).
     pub(crate) fn missing(&self, observed: &Observed) -> Kinds {
-        let lossy = |kind| matches!(kind, Kind::Route | Kind::Rule);
-        let expected = |key: &&RecordKey| {
-            let recorded = || self.records.get(*key).is_some_and(|r| !r.is_restoring());
-            let intended = self.open.get(*key).map(Option::is_some);
-            lossy(key.kind()) && intended.unwrap_or_else(recorded)
-        };
-        let mut expected = self.keys().filter(expected).peekable();
+        let mut expected = self
+            .keys()
+            .filter(|key| matches!(key.kind(), Kind::Route | Kind::Rule))
+            .filter(|key| match self.open.get(*key) {
+                Some(intended) => intended.is_some(),
+                None => self.records.get(*key).is_some_and(|record| !record.is_restoring()),
+            })
+            .peekable();
         if expected.peek().is_none() {
             return Kinds::NONE;
         }
@@ -144,10 +146,11 @@ impl LedgerView {
             let there = seen.on(key);
             let former = record.former.as_ref();
             if record.is_restoring() {
-                let former = former.filter(|_| there.is_empty());
-                let former = former.filter(|former| !former.is_elsewhere(&seen.names));
-                let former = former.map(|former| (object.key(), former.object.clone()));
-                owned.returning.extend(former);
+                owned.returning.extend(
+                    former
+                        .filter(|former| there.is_empty() && !former.is_elsewhere(&seen.names))
+                        .map(|former| (object.key(), former.object.clone())),
+                );
                 continue;
             }
             // A link that has become another kind is another link, and one that was overridden is
@@ -157,17 +160,19 @@ impl LedgerView {
             if is_current && !(is_link && record.former.is_some()) {
                 key.own(object.protocol(), &mut owned);
             }
-            let former = former.filter(|former| is_current && !former.is_elsewhere(&seen.names));
-            let former = former.map(|former| (object.key(), former.object.clone()));
-            owned.former.extend(former);
+            owned.former.extend(
+                former
+                    .filter(|former| is_current && !former.is_elsewhere(&seen.names))
+                    .map(|former| (object.key(), former.object.clone())),
+            );
         }
         owned
     }
 
     /// Withdraws an intent of which nothing was done. `missing`: the object was not there before.
     pub(crate) fn withdraw(&mut self, key: &RecordKey, missing: bool) {
-        let stays = |record: &&Record| !missing || record.is_restoring();
-        let before = self.records.get(key).filter(stays).cloned();
+        let before =
+            self.records.get(key).filter(|record| !missing || record.is_restoring()).cloned();
         if let Some(intended) = self.open.get_mut(key) {
             *intended = before;
         }
@@ -226,14 +231,14 @@ impl LedgerView {
             }
             // An object that overrode another, and is to be recreated or restored, was deleted for
             // that.
-            let overrode = |former: &&Former| {
-                let before = before.and_then(|record| record.former.as_ref());
-                wanted.is_some_and(Record::is_restoring) || before == Some(*former)
-            };
-            let former = wanted.and_then(|record| record.former.as_ref());
-            return match former.filter(overrode) {
-                Some(former) => Answer::Restoring(former.clone()),
-                None => Answer::NotOurs,
+            let overridden = before.and_then(|record| record.former.as_ref());
+            return match wanted.and_then(|record| record.former.as_ref()) {
+                Some(former)
+                    if wanted.is_some_and(Record::is_restoring) || overridden == Some(former) =>
+                {
+                    Answer::Restoring(former.clone())
+                }
+                _ => Answer::NotOurs,
             };
         }
         let known = || wanted.into_iter().chain(before);
@@ -245,9 +250,9 @@ impl LedgerView {
         let bore = |borne| either().any(|record| record.object.protocol() == borne);
         let stored = !policy.unstored.contains(key.kind());
         // An overridden object that is as before has been restored, or was never changed.
-        let is_ours =
-            |object: &&Object| !former().any(|former| is_as_before(&former.object, object));
-        let mut candidates = there.iter().filter(is_ours);
+        let mut candidates = there
+            .iter()
+            .filter(|object| !former().any(|former| is_as_before(&former.object, object)));
         let ours = candidates.find(|object| match (key, object.protocol()) {
             // Its index was drawn for it, or it is overridden.
             (RecordKey::Link(_), _) => as_intended(object),
@@ -285,8 +290,9 @@ impl LedgerView {
             }
             let current = seen.on(key).iter().find(|object| record.is_current(object));
             if record.is_restoring() {
-                let possible = |former: &Former| former.has_devices(&seen.names);
-                if !seen.on(key).is_empty() || !record.former.as_ref().is_some_and(possible) {
+                let former = record.former.as_ref();
+                let is_possible = former.is_some_and(|former| former.has_devices(&seen.names));
+                if !seen.on(key).is_empty() || !is_possible {
                     gone.insert(key.clone(), None);
                 }
                 continue;
@@ -364,8 +370,7 @@ impl ObservedRecords {
                 let key = object.key_of_record(&name);
                 // There can be a million, of which few have a record.
                 if let Some(key) = key.filter(&has) {
-                    let objects = records.objects.entry(key).or_default();
-                    objects.push(object.clone().into());
+                    records.objects.entry(key).or_default().push(object.clone().into());
                 }
             }
         });
@@ -401,11 +406,13 @@ pub(crate) fn commit(ledger: &mut dyn Ledger, outcomes: &Records) -> Result<(), 
 }
 
 fn claims(records: &Records) -> BTreeMap<Vec<u8>, Claim> {
-    let claim = |record: &Option<Record>| match record {
-        Some(record) => Claim::Ours(record.encode()),
-        None => Claim::NotOurs,
-    };
-    records.iter().map(|(key, record)| (encode(key), claim(record))).collect()
+    records
+        .iter()
+        .map(|(key, record)| match record {
+            Some(record) => (encode(key), Claim::Ours(record.encode())),
+            None => (encode(key), Claim::NotOurs),
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -29,9 +29,12 @@ pub(crate) struct Former {
 
 impl Former {
     pub(crate) fn new(object: Object, name: impl Fn(Dev) -> Option<IfName>) -> Former {
-        let devices = object.devices();
-        let named = devices.iter().filter_map(|dev| Some((dev.as_index()?, name(*dev)?)));
-        Former { devices: named.collect(), object }
+        let devices = object
+            .devices()
+            .iter()
+            .filter_map(|dev| Some((dev.as_index()?, name(*dev)?)))
+            .collect();
+        Former { devices, object }
     }
 
     /// Returns true if another device has the index of one of its by now.
@@ -62,8 +65,9 @@ impl Record {
     }
 
     pub(crate) fn is_restoring(&self) -> bool {
-        let is_former = |former: &Former| former.object == self.object;
-        self.object.kind() != Kind::Link && self.former.as_ref().is_some_and(is_former)
+        let former = self.former.as_ref();
+        self.object.kind() != Kind::Link
+            && former.is_some_and(|former| former.object == self.object)
     }
 
     /// Returns true if an object is still the one that was recorded.

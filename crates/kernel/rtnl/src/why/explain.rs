@@ -101,9 +101,10 @@ pub(crate) fn explain(
     let mut objects: Vec<Explained> = case.found.into_values().collect();
     for explained in &mut objects {
         if explained.next.is_empty() {
-            let nothing = match managed {
-                true => nothing(explained, complete, &deleted, &rows),
-                false => Nothing::Unmanaged,
+            let nothing = if managed {
+                nothing(explained, complete, &deleted, &rows)
+            } else {
+                Nothing::Unmanaged
             };
             explained.next.push(Step::Nothing(nothing));
         }
@@ -135,10 +136,7 @@ fn nothing(
         };
     }
     let Some(ours) = there.clone().find(|present| present.whose.is_ours()) else {
-        return match explained.present.is_empty() {
-            true => Nothing::Absent,
-            false => Nothing::Foreign,
-        };
+        return if explained.present.is_empty() { Nothing::Absent } else { Nothing::Foreign };
     };
     if !complete {
         return Nothing::Unread;
@@ -150,9 +148,10 @@ fn nothing(
                 _ => None,
             };
             let other = rows.links.iter().find(|link| Some(link.name) == other);
-            match other.is_some_and(|other| deleted.contains(&other.index)) {
-                true => Nothing::Along,
-                false => Nothing::OtherEnd,
+            if other.is_some_and(|other| deleted.contains(&other.index)) {
+                Nothing::Along
+            } else {
+                Nothing::OtherEnd
             }
         }
         _ => Nothing::Along,

@@ -40,9 +40,10 @@ impl KindCodec for Route {
             None => vec![None],
         };
         let dump = |family, table: Option<u32>| {
-            let filter = match is_strict {
-                true => Filter { table, protocol: scope.protocol, ..Filter::default() },
-                false => Filter::default(),
+            let filter = if is_strict {
+                Filter { table, protocol: scope.protocol, ..Filter::default() }
+            } else {
+                Filter::default()
             };
             let consistency = Consistency::Routes { family, table: filter.table };
             let query = DumpQuery::new(consistency, |buffer| dump_request(buffer, family, &filter));

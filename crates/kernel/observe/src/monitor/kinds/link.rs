@@ -27,10 +27,7 @@ impl Watched for Link {
         let index = link.index;
         let is_deleted = event.header.kind == Link::DELETE;
         let now = LinkState::of(&link, status, is_deleted);
-        let before = match is_deleted {
-            true => links.remove(index),
-            false => links.insert(index, now),
-        };
+        let before = if is_deleted { links.remove(index) } else { links.insert(index, now) };
         let is_watched = scope.covers_device(index) || scope.covers_route_device(index);
         let is_renamed = before.is_none_or(|before| before.name != now.name);
         if !(is_watched || is_deleted || is_renamed) {
