@@ -5,7 +5,6 @@ mod derived;
 mod once;
 mod reported;
 mod running;
-mod section;
 mod vertex_state;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,8 +26,6 @@ use derived::{Derived, derived};
 pub use once::{Once, Passed, run_once};
 pub use reported::{OnResult, Reported};
 pub use running::{Around, RunningGraph, Sources};
-use section::Section;
-pub use section::{Changes, Network};
 pub use vertex_state::{
     VertexRecord, VertexState, change_line, graph_verdict, is_in_place, is_of_file_or_command,
     is_reported_alone, named, unsettled_lines, vertex_line,
@@ -90,13 +87,12 @@ pub type MakeWorld = Box<dyn Fn() -> WorldVertices + Send + Sync>;
 /// Makes the vertices of a file: those of the namespace, as they are given, and those of its files
 /// and commands. The parts come in their order, after the collector, and one that fails holds back
 /// no other. What runs after a section of the network runs after all of it, and what runs after the
-/// settings after all of those. What is refreshed by a section is so by its own changes, through a
-/// vertex of its name.
+/// settings after all of those. What is refreshed by a section is so by its own changes: its edge
+/// passes on their kind alone.
 pub fn vertices(
     declared: &file::File,
     parts: Parts,
     world: Option<WorldVertices>,
-    by: &Network,
     run: &Runs,
 ) -> Vec<Declared> {
     let of_settings = parts.iter().map(|(part, _)| *part);
@@ -138,10 +134,7 @@ pub fn vertices(
         });
         (spec, vertex)
     });
-    let sections = sections(declared, &has).into_iter();
-    let sections = sections.map(|name| section_vertex(name, by, &has));
-    let beside = world.chain(sections).chain(declared_vertices);
-    parts.into_iter().chain(beside).collect()
+    parts.into_iter().chain(world).chain(declared_vertices).collect()
 }
 
 /// What a graph has beside the network.
@@ -158,19 +151,6 @@ fn world_vertices(world: WorldVertices) -> [Declared; 2] {
     [(collector, world.collector), (exporter, world.exporter)]
 }
 
-/// Returns the sections that have a vertex of their own: those that files and commands are refreshed
-/// by, and that of the settings if some run after them.
-fn sections<'a>(declared: &'a file::File, has: &Has) -> BTreeSet<&'a str> {
-    let of_files = files(declared).iter().map(|it| &it.order);
-    let orders = of_files.chain(execs(declared).iter().map(|it| &it.order));
-    let on = orders.clone().flat_map(|order| &order.on);
-    let on = on.filter_map(|it| section_of_network(it, has));
-    let after = orders.flat_map(|order| &order.after);
-    let after = after.filter_map(|it| section_of_network(it, has));
-    let after = after.filter(|name| *name == SYSCTL && !has.of_settings.is_empty());
-    on.chain(after).collect()
-}
-
 /// Returns true if there is more than the network: files and commands, or what the graph's ledger
 /// has of earlier ones.
 ///
@@ -182,17 +162,21 @@ pub fn is_needed(declared: &file::File, ledger: &dyn Ledger) -> anyhow::Result<b
     Ok(is_declared || !ledger.owned()?.is_empty())
 }
 
-/// Says what files and commands would do now, after what the parts of the namespace would.
+/// Says what files and commands would do now, after what the parts of the namespace would: with
+/// changes of these kinds.
 pub fn check(
     declared: &file::File,
     parts: Vec<(Part, Result<Verdict, Failure>)>,
+    kinds: &BTreeSet<&'static str>,
     world: Option<WorldVertices>,
-    changes: &Changes,
     ledger: &dyn Ledger,
 ) -> anyhow::Result<Snapshot> {
-    let by = Network::at_start(changes, ledger)?;
     let parts = parts.into_iter().map(|(part, verdict)| {
-        let vertex = move |_: &RunContext, _: bool| verdict.clone();
+        let kinds = kinds.clone();
+        let vertex = move |context: &RunContext, _: bool| {
+            context.has_changed(kinds.iter().copied());
+            verdict.clone()
+        };
         (part, Box::new(vertex) as Box<dyn Vertex>)
     });
     let run = Runs {
@@ -201,7 +185,7 @@ pub fn check(
         namespace: Namespace::current(),
         places: Places::default(),
     };
-    let vertices = vertices(declared, parts.collect(), world, &by, &run);
+    let vertices = vertices(declared, parts.collect(), world, &run);
     Ok(trueup_graph::check(vertices, ledger)?)
 }
 
@@ -289,30 +273,34 @@ fn exec_vertex(declared: &file::Exec, run: &Runs) -> Declared {
 
 /// Has a vertex run after what is declared.
 fn ordered(spec: VertexSpec, order: &Order, all: &file::File, has: &Has) -> VertexSpec {
-    let after = order.after.iter();
-    let after = after.flat_map(|it| match section_of_network(it, has) {
-        Some(SYSCTL) if !has.of_settings.is_empty() => vec![SYSCTL.to_owned()],
-        _ => names(it, all, has),
-    });
+    let after = order.after.iter().flat_map(|it| names(it, all, has));
     let spec = after.fold(spec, |spec, parent| spec.after(&parent));
-    let on = order.on.iter();
-    let on = on.flat_map(|it| match section_of_network(it, has) {
-        Some(section) => vec![section.to_owned()],
-        None => names(it, all, has),
-    });
-    on.fold(spec, |spec, parent| spec.refreshed_by(&parent))
+    order.on.iter().fold(spec, |spec, it| match section_of_network(it, has) {
+        Some(section) => has
+            .parts_of(section)
+            .iter()
+            .fold(spec, |spec, part| spec.refreshed_by_kind(part.name(), kind(section))),
+        None => names(it, all, has).iter().fold(spec, |spec, it| spec.refreshed_by(it)),
+    })
 }
 
-fn section_vertex(name: &str, by: &Network, has: &Has) -> Declared {
-    let parents = match name {
-        SYSCTL if !has.of_settings.is_empty() => &has.of_settings[..],
-        _ => &[Part::Network],
-    };
-    // It is tried again when one of these has run.
-    let spec = VertexSpec::new(name).unwatched().with_retry(0, RETRY);
-    let parents = parents.iter().map(|part| part.name());
-    let spec = parents.fold(spec, |spec, parent| spec.refreshed_by(parent));
-    (spec, Box::new(Section::new(name, by)))
+impl Has {
+    /// Returns the parts that bring a section of the network into its declared state.
+    fn parts_of(&self, section: &str) -> &[Part] {
+        match section {
+            SYSCTL if !self.of_settings.is_empty() => &self.of_settings,
+            _ => &[Part::Network],
+        }
+    }
+}
+
+/// Returns the kind of change of a section.
+fn kind(section: &str) -> &str {
+    match section {
+        // What is collected are routes.
+        "collect" => "route",
+        kind => kind,
+    }
 }
 
 /// Returns the section that a reference is about, if that is one of the network. What is collected
@@ -351,7 +339,9 @@ fn names(reference: &NodeRef, all: &file::File, has: &Has) -> Vec<String> {
         NodeRef::Section(name) if name == "collect" && has.world => {
             vec![COLLECTOR.to_owned(), Part::Network.name().to_owned()]
         }
-        NodeRef::Section(_) => vec![Part::Network.name().to_owned()],
+        NodeRef::Section(name) => {
+            has.parts_of(name).iter().map(|part| part.name().to_owned()).collect()
+        }
         NodeRef::File(name) => {
             let declared = files(all).iter().filter(|file| file.name == *name);
             declared.map(file_name).collect()

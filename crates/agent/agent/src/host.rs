@@ -227,6 +227,8 @@ impl Source for Host {
     type Observed = ();
     type Error = Error;
 
+    const ANNOUNCES: bool = Rtnl::ANNOUNCES && Sysctl::ANNOUNCES;
+
     fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Report, Error> {
         let limits = input.limits;
         self.pass_timer.begin(self.part);

@@ -38,7 +38,7 @@ use self::service_manager::{NotifierThread, Service};
 use crate::declared::Declared;
 use crate::desired_file::Writers;
 use crate::graph::{
-    Around, Changes, MakeWorld, OnResult, RunningGraph, Runs, Sources, WorldVertices, change_line,
+    Around, MakeWorld, OnResult, RunningGraph, Runs, Sources, WorldVertices, change_line,
 };
 use crate::host::{self, PassTimer, Report};
 use crate::state::{LedgerOf, State};
@@ -228,7 +228,6 @@ impl Watch {
             config: config.passes,
             budget: config.budget.clone(),
             pass_timer,
-            changes: Changes::default(),
             reporter: reporter.clone(),
             shared: Arc::clone(&shared),
             loops: loops.clone(),
@@ -296,7 +295,6 @@ impl Watch {
                     places: Places::default(),
                 },
                 make_world,
-                changes: maker.changes.clone(),
                 on_result: on_result(&reporter, &shared),
             };
             let graph = RunningGraph::start(&declared.file, sources, ledger, around)?;

@@ -8,8 +8,8 @@ use std::task::Waker;
 use std::time::Instant;
 
 use trueup_reconcile::{
-    Condition, ErrorClass, Extent, Ledger, OpKey, PassInput, PassLimits, Report, Source, Status,
-    Subscribed,
+    BeforeChange, Condition, ErrorClass, Extent, Ledger, OpKey, PassInput, PassLimits, Report,
+    Source, Status, Subscribed,
 };
 
 use crate::control::{Control, Sleep, Step};
@@ -313,7 +313,8 @@ impl<'a, S: Source> Loop<'a, S> {
         let mut limits = PassLimits::default()
             .with_extent(extent)
             .with_due(&open.due)
-            .with_should_continue(&should_continue);
+            .with_should_continue(&should_continue)
+            .with_before_change(asked.before_change);
         if self.last_reported.take() == Some(revision) {
             limits = limits.with_same_desired();
         }
@@ -430,11 +431,14 @@ pub(crate) struct Asked<'a> {
     pub(crate) apply: bool,
     /// The caller's own limit.
     pub(crate) should_continue: &'a (dyn Fn() -> bool + Sync),
+    /// What is called before ops are carried out.
+    pub(crate) before_change: BeforeChange<'a>,
 }
 
 impl Asked<'_> {
     /// A pass without limits of the caller.
-    pub(crate) const ALL: Asked<'static> = Asked { apply: true, should_continue: &|| true };
+    pub(crate) const ALL: Asked<'static> =
+        Asked { apply: true, should_continue: &|| true, before_change: &|_| true };
 }
 
 /// A pass that has begun.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
-use trueup_reconcile::Source;
+use trueup_reconcile::{BeforeChange, Source};
 
 use crate::control::{Control, Sleep};
 use crate::driver::{Asked, Drive as _, Turn};
@@ -126,7 +126,9 @@ impl<S: Source> Stepped<S> {
 
     /// Runs the pass that is due, or that hints have requested, and what follows from it. Without
     /// such a pass nothing is done, unless `is_forced` is true. With `apply` false no op is
-    /// allowed. The pass begins no further step once `should_continue` is false.
+    /// allowed. The pass begins no further step once `should_continue` is false. Of a source that
+    /// [announces](Source::ANNOUNCES), `before_change` is called with the kinds of ops that are
+    /// about to be carried out; if it returns false, they are not.
     ///
     /// A panic of the source or of a callback goes on to the caller, and the loop has ended.
     pub fn run(
@@ -134,10 +136,12 @@ impl<S: Source> Stepped<S> {
         apply: bool,
         is_forced: bool,
         should_continue: &(dyn Fn() -> bool + Sync),
+        before_change: BeforeChange<'_>,
     ) -> Step {
         let inner = &*self.inner;
         let mut member = inner.lock();
-        let step = inner.run(&mut member, is_forced, &Asked { apply, should_continue });
+        let asked = Asked { apply, should_continue, before_change };
+        let step = inner.run(&mut member, is_forced, &asked);
         let after = match &*member {
             Some(_) => inner.rest(&mut member),
             None => Step::Idle,

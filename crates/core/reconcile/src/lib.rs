@@ -16,7 +16,7 @@ mod utc;
 pub use class::ErrorClass;
 pub use hints::{Hints, LateHints};
 pub use ledger::{Claim, Ledger, LedgerError, LedgerScope, MemoryLedger};
-pub use limits::{Extent, OpKey, PassLimits};
+pub use limits::{BeforeChange, Extent, OpKey, PassLimits};
 pub use pass_input::PassInput;
 pub use report::{EventCoverage, Outcome, Report, ReportedOp};
 pub use source::{Observation, Source, Subscribed};

@@ -1,6 +1,7 @@
 //! The limits that a driver sets for one pass: how much it observes, how many ops it applies, and
 //! when it ends.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -29,6 +30,10 @@ impl OpKey {
     pub const SCOPE: OpKey = OpKey(u64::MAX);
 }
 
+/// What is called with the kinds of ops before they are carried out. If it returns false, they are
+/// not.
+pub type BeforeChange<'a> = &'a (dyn Fn(&[&'static str]) -> bool + Sync);
+
 /// The limits of a pass. By default it observes everything and is unbounded.
 ///
 /// A source that ignores limits is correct, but slower to stop and slower to give up.
@@ -38,6 +43,7 @@ pub struct PassLimits<'a> {
     same_desired: bool,
     ops: Option<u64>,
     should_continue: Option<&'a (dyn Fn() -> bool + Sync)>,
+    before_change: Option<BeforeChange<'a>>,
     backoff: Option<&'a (dyn Fn(OpKey) -> Option<Duration> + Sync)>,
     due: &'a [OpKey],
 }
@@ -68,6 +74,14 @@ impl<'a> PassLimits<'a> {
     #[must_use]
     pub fn with_should_continue(self, should_continue: &'a (dyn Fn() -> bool + Sync)) -> Self {
         PassLimits { should_continue: Some(should_continue), ..self }
+    }
+
+    /// Sets a function that a source calls before it carries out ops, with their kinds: what follows
+    /// from the change is recorded by then. If it returns false, the pass carries out none of them:
+    /// they are pending. Only a source that [announces](crate::Source::ANNOUNCES) calls it.
+    #[must_use]
+    pub fn with_before_change(self, before_change: BeforeChange<'a>) -> Self {
+        PassLimits { before_change: Some(before_change), ..self }
     }
 
     /// Names the objects whose op failed before and is due again. A [dirty](Extent::Dirty) pass
@@ -107,6 +121,14 @@ impl<'a> PassLimits<'a> {
         self.should_continue.is_none_or(|should_continue| should_continue())
     }
 
+    /// Returns true if ops of these kinds may be carried out. It may wait for a record.
+    pub fn may_change(&self, kinds: impl IntoIterator<Item = &'static str>) -> bool {
+        self.before_change.is_none_or(|before_change| {
+            let kinds: BTreeSet<_> = kinds.into_iter().collect();
+            kinds.is_empty() || before_change(&Vec::from_iter(kinds))
+        })
+    }
+
     /// Returns for how long the op on an object is not to be tried, or `None` if it may be tried.
     pub fn backoff(&self, key: OpKey) -> Option<Duration> {
         self.backoff.and_then(|backoff| backoff(key))
@@ -137,6 +159,8 @@ impl fmt::Debug for PassLimits<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
 
     #[test]
@@ -163,5 +187,19 @@ mod tests {
         assert!(limits.has_backoff());
         assert_eq!(limits.backoff(OpKey(1)), Some(Duration::from_secs(2)));
         assert_eq!(limits.backoff(OpKey(2)), None);
+    }
+
+    #[test]
+    fn each_kind_that_is_to_be_changed_is_named_once_and_nothing_is_asked_of_none() {
+        let asked = Mutex::new(Vec::new());
+        let before_change = |kinds: &[&'static str]| {
+            asked.lock().unwrap().push(kinds.join(" "));
+            false
+        };
+        assert!(PassLimits::default().may_change(["route"]));
+        let limits = PassLimits::default().with_before_change(&before_change);
+        assert!(limits.may_change([]));
+        assert!(!limits.may_change(["rule", "route", "rule"]));
+        assert_eq!(*asked.lock().unwrap(), ["route rule"]);
     }
 }

@@ -126,3 +126,15 @@ pub enum Outcome {
     /// It was not tried.
     Pending,
 }
+
+impl Outcome {
+    /// Returns true if what the op was to bring about is there: it was applied, or the kernel had it
+    /// already.
+    pub fn is_done(self) -> bool {
+        match self {
+            Outcome::Applied => true,
+            Outcome::Failed(class) => class.is_done(),
+            Outcome::Declined(_) | Outcome::Pending => false,
+        }
+    }
+}

@@ -32,6 +32,12 @@ pub trait Source {
     /// The error of a pass that could not run, or of a failed subscription.
     type Error: Error + Send + Sync + 'static;
 
+    /// True if each pass calls [`PassLimits::may_change`](crate::PassLimits::may_change) with the
+    /// kinds of its ops, before it carries out the first of them. Where others are to be told of a
+    /// change whatever crashes, a driver has a source that does not look first, by a pass without
+    /// ops.
+    const ANNOUNCES: bool = false;
+
     /// Runs one pass and returns its report.
     ///
     /// The pass records intents in the ledger before it changes anything, and outcomes after it has

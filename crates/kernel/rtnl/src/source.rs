@@ -221,6 +221,8 @@ impl Source for Rtnl {
     type Observed = Snapshot;
     type Error = Error;
 
+    const ANNOUNCES: bool = true;
+
     fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Report, Error> {
         let PassInput { scope: namespace, desired, ledger, options, limits } = input;
         // If this pass fails, the next one is over everything.

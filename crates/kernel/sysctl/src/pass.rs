@@ -150,6 +150,10 @@ impl Pass<'_> {
     /// Applies steps: records intents, writes, reads back, and commits the outcomes. Returns the
     /// number of keys that have their desired value.
     fn apply(&mut self, steps: Vec<Step>, state: &mut PassState) -> usize {
+        if !self.limits.may_change(["sysctl"]) {
+            steps.into_iter().for_each(|it| state.add_op(it, Outcome::Pending(Pending::Cut)));
+            return 0;
+        }
         if let Err(error) = self.begin(&steps) {
             state.trouble = Some(format!("the ledger could not record the intents: {error}"));
             for step in steps {

@@ -113,6 +113,8 @@ impl Source for Sysctl {
     type Observed = Observed;
     type Error = Error;
 
+    const ANNOUNCES: bool = true;
+
     /// Each pass observes everything: not all changes are reported.
     fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Report, Error> {
         let PassInput { scope, desired, ledger, options, limits } = input;

@@ -1,5 +1,6 @@
 //! One run of the graph: what is due runs once.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use trueup_reconcile::{
 };
 use trueup_rtnl::Namespace;
 
-use super::{Changes, Declared, Network, OnResult, Reported, Runs, restored, vertices};
+use super::{Declared, OnResult, Reported, Runs, restored, vertices};
 use crate::host::{Desired, Error, Host, Options, Part, Report};
 use crate::verdict;
 use crate::words::with_causes;
@@ -33,7 +34,6 @@ pub struct Once {
     pub ledger: Box<dyn Ledger + Send>,
     pub options: Options,
     pub passed: Passed,
-    pub changes: Changes,
 }
 
 type Results = Vec<(Part, Result<Report, Error>)>;
@@ -62,7 +62,11 @@ impl Passed {
 impl Vertex for Once {
     fn check_apply(&mut self, context: &RunContext, apply: bool) -> Result<Verdict, Failure> {
         let should_continue = || context.should_continue();
-        let mut limits = PassLimits::default().with_should_continue(&should_continue);
+        let before_change =
+            |kinds: &[&'static str]| context.will_change(kinds.iter().copied()).is_ok();
+        let mut limits = PassLimits::default()
+            .with_should_continue(&should_continue)
+            .with_before_change(&before_change);
         if !apply {
             limits = limits.with_ops(0);
         }
@@ -72,13 +76,26 @@ impl Vertex for Once {
             .reconcile(PassInput::new(scope, desired, &mut **ledger, options).with_limits(limits));
         let verdict = verdict(&result, apply);
         if verdict != Ok(Verdict::WouldChange) {
-            if let Ok(report) = &result {
-                self.changes.note(report);
+            if verdict.is_ok()
+                && let Ok(report) = &result
+            {
+                context.has_changed(changed_kinds(report));
             }
             self.passed.set(self.part, result);
         }
         verdict
     }
+
+    fn announces(&self) -> bool {
+        Host::ANNOUNCES
+    }
+}
+
+/// Returns the kinds of what a pass has changed.
+fn changed_kinds(report: &Report) -> BTreeSet<&'static str> {
+    let mut kinds = BTreeSet::new();
+    report.outcomes(&mut |op| kinds.extend(op.outcome.is_done().then_some(op.kind)));
+    kinds
 }
 
 fn verdict(result: &Result<Report, Error>, apply: bool) -> Result<Verdict, Failure> {
@@ -113,11 +130,9 @@ fn verdict(result: &Result<Report, Error>, apply: bool) -> Result<Verdict, Failu
 pub fn run_once(
     declared: &file::File,
     parts: Vec<Once>,
-    changes: &Changes,
     ledger: Box<dyn Ledger + Send>,
     on_result: &OnResult,
 ) -> Result<Snapshot> {
-    let by = Network::at_start(changes, &*ledger)?;
     let namespace = parts.first().map(|once| once.scope.clone());
     let run = Runs {
         interval: None,
@@ -126,7 +141,7 @@ pub fn run_once(
     };
     let parts = parts.into_iter();
     let parts = parts.map(|once| (once.part, Box::new(once) as Box<dyn Vertex>));
-    let vertices = vertices(declared, parts.collect(), None, &by, &run);
+    let vertices = vertices(declared, parts.collect(), None, &run);
     let config = Config::new(WORKERS).with_quiet(Duration::ZERO);
     let vertices = vertices.into_iter().map(|it| once(it, on_result));
     let report = Arc::clone(on_result);

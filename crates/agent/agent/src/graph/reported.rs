@@ -35,6 +35,10 @@ impl Vertex for Reported {
         result
     }
 
+    fn announces(&self) -> bool {
+        self.vertex.announces()
+    }
+
     fn watch(&mut self, hints: Hints) -> Result<Watch, Failure> {
         self.vertex.watch(hints)
     }

@@ -12,8 +12,8 @@ use trueup_loop::{Handle, Revision};
 use trueup_reconcile::Ledger;
 
 use super::{
-    Changes, Declared, MakeWorld, Network, OnResult, Reported, Runs, is_of_file_or_command,
-    is_reported_alone, restored, vertices,
+    Declared, MakeWorld, OnResult, Reported, Runs, is_of_file_or_command, is_reported_alone,
+    restored, vertices,
 };
 use crate::host::{Desired, Host, Part};
 
@@ -42,7 +42,6 @@ pub struct Around {
     pub run: Runs,
     /// `None` without `[world]`.
     pub make_world: Option<MakeWorld>,
-    pub changes: Changes,
     pub on_result: OnResult,
 }
 
@@ -88,8 +87,7 @@ impl RunningGraph {
         ledger: Box<dyn Ledger + Send>,
         around: Around,
     ) -> Result<RunningGraph> {
-        let by = Network::at_start(&around.changes, &*ledger)?;
-        let vertices = reported(declared, &sources, &by, &around);
+        let vertices = reported(declared, &sources, &around);
         let report = Arc::clone(&around.on_result);
         let restore =
             move |name: &str, record: &[u8]| Ok(reporting(restored(name, record)?, &report));
@@ -156,8 +154,7 @@ impl RunningGraph {
         let stays = |part| next.iter().any(|(it, _)| *it == part);
         let left = sources.iter().filter(|(part, _)| !stays(*part));
         let left: Sources = left.map(|(part, source)| (*part, source.clone())).collect();
-        let by = Network { changes: around.changes.clone(), owed: None };
-        let vertices = reported(declared, &next, &by, around);
+        let vertices = reported(declared, &next, around);
         Graph::new(vertices.iter().map(|(spec, _)| spec.clone()))?;
         let held = (sources.len() > 1 || next.len() > 1).then(|| Held::new(driver));
         left.iter().for_each(|(_, source)| source.handle().stop());
@@ -264,13 +261,12 @@ impl RunningGraph {
 fn reported(
     declared: &file::File,
     sources: &[(Part, SourceVertex<Host>)],
-    by: &Network,
     around: &Around,
 ) -> Vec<Declared> {
     let parts = sources.iter();
     let parts = parts.map(|(part, it)| (*part, Box::new(it.clone()) as Box<dyn Vertex>));
     let world = around.make_world.as_ref().map(|make| make());
-    let vertices = vertices(declared, parts.collect(), world, by, &around.run);
+    let vertices = vertices(declared, parts.collect(), world, &around.run);
     let vertices = vertices.into_iter();
     let reported = vertices.map(|it| match is_reported_alone(it.0.name()) {
         true => reporting(it, &around.on_result),

@@ -12,7 +12,6 @@ use trueup_rtnl::Namespace;
 
 use super::Shared;
 use super::reporter::Reporter;
-use crate::graph::Changes;
 use crate::host::{Desired, Host, Options, Part, PassTimer};
 use crate::state::State;
 
@@ -146,7 +145,6 @@ pub(crate) struct PartMaker {
     /// The limit of ops, which all of them keep together.
     pub(crate) budget: Option<Budget>,
     pub(crate) pass_timer: Arc<PassTimer>,
-    pub(crate) changes: Changes,
     pub(crate) reporter: Reporter,
     pub(crate) shared: Arc<Shared>,
     pub(crate) loops: Loops,
@@ -194,14 +192,13 @@ impl PartMaker {
     /// Has the passes of a part reported.
     fn reporting(&self, part: Part, passes: Loop<'static, Host>) -> Loop<'static, Host> {
         let (report, shared) = (self.reporter.clone(), Arc::clone(&self.shared));
-        let (changes, pass_timer) = (self.changes.clone(), Arc::clone(&self.pass_timer));
+        let pass_timer = Arc::clone(&self.pass_timer);
         let (loops, drift) = (self.loops.clone(), self.reporter.clone());
         let namespace = self.scope.clone();
         let passes = passes
             .on_report(move |pass| {
                 match pass.result {
                     Ok(done) => {
-                        changes.note(done);
                         report.report(part, pass.revision, done);
                         shared.note_missing(&report, done, &namespace);
                         if part == Part::Settings && done.set().next().is_some() {

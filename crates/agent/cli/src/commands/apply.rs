@@ -12,9 +12,7 @@ use trueup::graph::Verdict;
 use trueup::reconcile::Ledger;
 
 use trueup_agent::declared::Declared;
-use trueup_agent::graph::{
-    self, Changes, OnResult, Once, Passed, change_line, is_of_file_or_command,
-};
+use trueup_agent::graph::{self, OnResult, Once, Passed, change_line, is_of_file_or_command};
 use trueup_agent::host::{self, Host, PassTimer};
 use trueup_agent::state::LedgerOf;
 use trueup_agent::verdict::verdict;
@@ -66,7 +64,7 @@ pub(crate) fn apply(
         let planned = host::plan(scope, &desired, options, ledger)?;
         planned.map_err(|error| declared.explain(error))?;
     }
-    let (passed, changes) = (Passed::default(), Changes::default());
+    let passed = Passed::default();
     let pass_timer = Arc::new(PassTimer::default());
     let parts = desired.parts().into_iter().map(|(part, desired)| Once {
         part,
@@ -76,12 +74,11 @@ pub(crate) fn apply(
         ledger: Box::new(state.ledger(part.ledger())),
         options: declared.options.clone(),
         passed: passed.clone(),
-        changes: changes.clone(),
     });
     let changed = Arc::new(Mutex::new(Vec::new()));
     let on_result = collect(&changed);
     let parts = parts.collect();
-    let snapshot = graph::run_once(&declared.file, parts, &changes, graph_ledger, &on_result)?;
+    let snapshot = graph::run_once(&declared.file, parts, graph_ledger, &on_result)?;
     let changed = std::mem::take(&mut *changed.lock().unwrap_or_else(PoisonError::into_inner));
     let changes = changed.iter();
     let changes = changes.filter(|name| is_of_file_or_command(name));

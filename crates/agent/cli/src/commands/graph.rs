@@ -108,9 +108,9 @@ pub(super) fn why(
         _ => {
             let line = vertex_line(&snapshot.vertices[at]);
             writeln!(out, "{line}")?;
-            for (parent, _, kind) in parents {
-                let parent = vertex_line(&snapshot.vertices[*parent]);
-                let line = parent_line(&parent, *kind);
+            for (at_parent, _, kind) in parents {
+                let parent = vertex_line(&snapshot.vertices[*at_parent]);
+                let line = parent_line(&parent, *kind, snapshot.kinds(*at_parent, at));
                 writeln!(out, "{line}")?;
             }
             Ok(())
@@ -119,11 +119,14 @@ pub(super) fn why(
     Ok(ExitCode::SUCCESS)
 }
 
-fn parent_line(parent: &str, kind: EdgeKind) -> String {
+/// Returns a line for a parent; with the kinds of change that its edge passes on, if these are not
+/// all.
+fn parent_line(parent: &str, kind: EdgeKind, kinds: &[String]) -> String {
     match kind {
         EdgeKind::AfterTried => format!("  ordered after {parent}"),
         EdgeKind::After => format!("  after {parent}"),
-        EdgeKind::RefreshedBy | EdgeKind::RefreshedByKinds => format!("  refreshed by {parent}"),
+        EdgeKind::RefreshedByKinds => format!("  refreshed by {} of {parent}", kinds.join(", ")),
+        EdgeKind::RefreshedBy => format!("  refreshed by {parent}"),
     }
 }
 
@@ -132,7 +135,8 @@ fn lines(snapshot: &Snapshot) -> Vec<String> {
     let mut parents = vec![Vec::new(); snapshot.vertices.len()];
     for (parent, child, kind) in &snapshot.edges {
         let name = &snapshot.vertices[*parent].name;
-        parents[*child].push(parent_line(name, *kind));
+        let kinds = snapshot.kinds(*parent, *child);
+        parents[*child].push(parent_line(name, *kind, kinds));
     }
     let each = snapshot.vertices.iter().zip(parents);
     each.flat_map(|(vertex, parents)| [vec![vertex_line(vertex)], parents].concat()).collect()
@@ -149,6 +153,8 @@ struct Edge<'a> {
     from: &'a str,
     to: &'a str,
     refreshes: bool,
+    /// The kinds of change that refresh; none if all do.
+    kinds: &'a [String],
     /// A failure of the one holds back the other.
     holds_back: bool,
 }
@@ -160,6 +166,7 @@ impl Record<'_> {
         let edges = edges.map(|(from, to, kind)| Edge {
             from: name(*from),
             to: name(*to),
+            kinds: snapshot.kinds(*from, *to),
             refreshes: *kind >= EdgeKind::RefreshedByKinds,
             holds_back: *kind != EdgeKind::AfterTried,
         });

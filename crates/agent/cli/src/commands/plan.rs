@@ -11,7 +11,7 @@ use trueup::net::Kind;
 use trueup::reconcile::{ErrorClass, Ledger, MemoryLedger};
 
 use trueup_agent::declared::Declared;
-use trueup_agent::graph::{self, Changes, WorldVertices, is_in_place};
+use trueup_agent::graph::{self, WorldVertices, is_in_place};
 use trueup_agent::host::{self, Options, Part, Planned};
 use trueup_agent::state::{self, LedgerOf};
 use trueup_agent::target::Target;
@@ -71,12 +71,10 @@ pub(super) fn check(
     world: Option<WorldVertices>,
     state: Option<&state::StateFile>,
 ) -> Result<Snapshot> {
-    let changes = Changes::default();
-    let ops = planned.network.plan.ops.iter();
-    ops.for_each(|op| changes.note_kind(op.object.kind().name()));
-    planned.settings().for_each(|_| changes.note_kind("sysctl"));
+    let kinds = planned.network.plan.ops.iter().map(|op| op.object.kind().name());
+    let kinds = kinds.chain(planned.settings().map(|_| "sysctl")).collect();
     let ledger = ledger(state, LedgerOf::Graph)?;
-    graph::check(&declared.file, verdicts(planned), world, &changes, &*ledger)
+    graph::check(&declared.file, verdicts(planned), &kinds, world, &*ledger)
 }
 
 /// Returns what each part of the namespace would do.

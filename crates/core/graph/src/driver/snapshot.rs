@@ -16,12 +16,16 @@ pub struct Snapshot {
     pub vertices: Vec<Explanation>,
     /// The edges: places of parent and child in `vertices`, and what the edge is to the child.
     pub edges: Vec<(usize, usize, EdgeKind)>,
-    /// The kinds of change that an edge passes on, of those
-    /// [that pass on some](EdgeKind::RefreshedByKinds): by the places of parent and child.
-    pub kinds: BTreeMap<(usize, usize), Vec<String>>,
+    kinds: BTreeMap<(usize, usize), Vec<String>>,
 }
 
 impl Snapshot {
+    /// Returns the kinds of change that an edge passes on, by the places of its parent and child.
+    /// None are named of an edge that passes on all, or nothing.
+    pub fn kinds(&self, parent: usize, child: usize) -> &[String] {
+        self.kinds.get(&(parent, child)).map_or(&[], |it| it)
+    }
+
     /// Returns the graph in the language of Graphviz: notifying edges are dashed, those from
     /// vertices that may fail dotted; red has failed, yellow runs or waits, blue would change,
     /// green is in place.

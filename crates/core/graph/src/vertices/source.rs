@@ -1,5 +1,6 @@
 //! A vertex made of a source: its loop, which takes its steps when the graph says so.
 
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
 use trueup_loop::{Config, Handle, Loop, Step, Stepped};
@@ -13,9 +14,12 @@ use crate::{Failure, Records, RunContext, Verdict, Vertex, Watch};
 ///   failed object again. Events are read, and questions answered, without a run.
 /// - A run that something else calls for, such as a run of a parent, runs a pass if hints wait for
 ///   one. If the last one has not converged, or the vertex is refreshed, it runs a full one.
+/// - What it changes is of the [kinds](crate::RunContext::will_change) of the ops: `route`, for
+///   example. A source that [announces](Source::ANNOUNCES) them runs one pass, also where others
+///   are refreshed by it.
 /// - A run that only checks is a pass with no ops allowed. If it finds something, the next run goes
-///   on with it, and looks at everything. So only a vertex that notifies others pays for a full
-///   pass where one object is to be restored.
+///   on with it, and looks at everything. So where others are refreshed by a source that announces
+///   nothing, it takes a full pass to restore one object.
 /// - A vertex that has failed waits for the loop's own time: declare it with
 ///   [`with_retry(0, ..)`](crate::VertexSpec::with_retry).
 /// - In a [group](crate::VertexSpec::with_group) it is called alone, one after the other. A pass is
@@ -80,29 +84,31 @@ impl<S: Source> SourceVertex<S> {
 
     fn pass(&self, context: &RunContext, apply: bool, is_forced: bool) -> Result<Verdict, Failure> {
         let should_continue = || context.should_continue();
-        let step = match self.stepped.run(apply, is_forced, &should_continue) {
-            Step::Idle | Step::Due if self.verdict(false).is_err() => {
-                self.stepped.run(apply, true, &should_continue)
-            }
+        let before_change =
+            |kinds: &[&'static str]| context.will_change(kinds.iter().copied()).is_ok();
+        let run = |is_forced| self.stepped.run(apply, is_forced, &should_continue, &before_change);
+        let step = match run(is_forced) {
+            Step::Idle | Step::Due if self.verdict(None).is_err() => run(true),
             step => step,
         };
         match step {
             Step::Looked => Ok(Verdict::WouldChange),
-            Step::Passed => self.verdict(true),
+            Step::Passed => self.verdict(Some(context)),
             // None is due: what the last one found still holds.
-            Step::Idle | Step::Due => self.verdict(false),
+            Step::Idle | Step::Due => self.verdict(None),
             Step::Ended(result) => Err(ended(result)),
         }
     }
 
-    /// Returns what the last pass has found, and whether it has changed something.
-    fn verdict(&self, has_passed: bool) -> Result<Verdict, Failure> {
+    /// Returns what the last pass has found, and whether it has changed something in a run of this
+    /// context.
+    fn verdict(&self, context: Option<&RunContext>) -> Result<Verdict, Failure> {
         let handle = self.handle();
         if let Some(error) = handle.last_error() {
             return Err(failed::<S>(&error));
         }
         match handle.last_report() {
-            Some(report) => verdict(&*report, has_passed).map_err(|(class, message)| {
+            Some(report) => verdict(&*report, context).map_err(|(class, message)| {
                 let first = handle.first_exception();
                 let first = first.map(|it| format!("; first {}", it.status));
                 Failure::new(class, message + &first.unwrap_or_default())
@@ -119,19 +125,26 @@ impl<S: Source> SourceVertex<S> {
 #[derive(Default)]
 struct Ops {
     applied: usize,
+    /// The kinds of those that were applied.
+    kinds: BTreeSet<&'static str>,
     pending: usize,
     failed: usize,
     class: Option<ErrorClass>,
 }
 
-fn verdict(report: &impl Report, has_passed: bool) -> Result<Verdict, (ErrorClass, String)> {
+fn verdict(
+    report: &impl Report,
+    context: Option<&RunContext>,
+) -> Result<Verdict, (ErrorClass, String)> {
     let mut ops = Ops::default();
     report.outcomes(&mut |op| match op.outcome {
-        Outcome::Applied => ops.applied += 1,
         Outcome::Pending => ops.pending += 1,
-        Outcome::Failed(class) if class.is_done() => ops.applied += 1,
+        done if done.is_done() => {
+            ops.applied += 1;
+            ops.kinds.insert(op.kind);
+        }
         // It is no part of the desired state.
-        Outcome::Declined(_) => {}
+        Outcome::Applied | Outcome::Declined(_) => {}
         Outcome::Failed(class) => {
             ops.failed += 1;
             // One that may succeed later counts first.
@@ -141,8 +154,11 @@ fn verdict(report: &impl Report, has_passed: bool) -> Result<Verdict, (ErrorClas
         }
     });
     if report.converged() && ops.failed == 0 {
-        return Ok(match ops.applied {
-            1.. if has_passed => Verdict::Changed,
+        return Ok(match context {
+            Some(context) if ops.applied > 0 => {
+                context.has_changed(ops.kinds);
+                Verdict::Changed
+            }
             _ => Verdict::InPlace,
         });
     }
@@ -180,6 +196,10 @@ where
     fn check_apply(&mut self, context: &RunContext, apply: bool) -> Result<Verdict, Failure> {
         let is_forced = apply && context.refreshes() > 0;
         self.pass(context, apply, is_forced)
+    }
+
+    fn announces(&self) -> bool {
+        S::ANNOUNCES
     }
 
     fn watch(&mut self, _: Hints) -> Result<Watch, Failure> {

@@ -24,7 +24,7 @@ struct System {
     refused: bool,
 }
 
-struct Values(Arc<Mutex<System>>);
+struct Values<const ANNOUNCES: bool>(Arc<Mutex<System>>);
 
 struct Pass {
     is_converged: bool,
@@ -52,13 +52,15 @@ impl Report for Pass {
     }
 }
 
-impl Source for Values {
+impl<const ANNOUNCES: bool> Source for Values<ANNOUNCES> {
     type Scope = ();
     type Desired = BTreeMap<String, u8>;
     type Options = ();
     type Report = Pass;
     type Observed = ();
     type Error = LedgerError;
+
+    const ANNOUNCES: bool = ANNOUNCES;
 
     fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Pass, LedgerError> {
         let PassInput { desired, ledger, limits, .. } = input;
@@ -73,7 +75,8 @@ impl Source for Values {
             if system.values.get(&key).copied() == value {
                 continue;
             }
-            if system.refused || limits.ops() == 0 {
+            let may_change = limits.ops() > 0 && limits.may_change(["value"]);
+            if system.refused || !may_change {
                 outcomes.push(match limits.ops() {
                     0 => Outcome::Pending,
                     _ => Outcome::Failed(ErrorClass::Permission),
@@ -104,8 +107,14 @@ impl Source for Values {
 }
 
 fn run_counted(system: &Arc<Mutex<System>>, notifies: bool) -> (Driver, Arc<AtomicUsize>) {
+    run_source(Values::<false>(Arc::clone(system)), notifies)
+}
+
+fn run_source<const ANNOUNCES: bool>(
+    source: Values<ANNOUNCES>,
+    notifies: bool,
+) -> (Driver, Arc<AtomicUsize>) {
     let desired = BTreeMap::from([("a".to_owned(), 1)]);
-    let source = Values(Arc::clone(system));
     // Its timer runs no pass within a test.
     let config = Config::default().with_interval(Duration::from_secs(3_600));
     let passes = Loop::new(source, (), desired, MemoryLedger::default(), (), config);
@@ -114,7 +123,7 @@ fn run_counted(system: &Arc<Mutex<System>>, notifies: bool) -> (Driver, Arc<Atom
     let spec = VertexSpec::new("values").with_retry(0, BOUND);
     let mut service = VertexSpec::new("service").after("values");
     if notifies {
-        service = service.refreshed_by("values");
+        service = service.refreshed_by_kind("values", "value");
     }
     let count = Arc::new(AtomicUsize::new(0));
     let driver =
@@ -184,6 +193,24 @@ fn a_source_that_notifies_restores_with_a_look_before_and_refreshes_once() {
 }
 
 #[test]
+fn a_source_that_announces_restores_with_one_pass_and_refreshes_once() {
+    let system = Arc::new(Mutex::new(System::default()));
+    let (driver, count) = run_source(Values::<true>(Arc::clone(&system)), true);
+    driver.wait_converged(BOUND).unwrap();
+    assert_eq!(count.load(Ordering::SeqCst), 1);
+    let take = || std::mem::take(&mut system.lock().unwrap().passes);
+    // What can be undone later is recorded between the two.
+    assert_eq!(take(), [(Extent::Everything, false), (Extent::Everything, true)]);
+    let hints = system.lock().unwrap().hints.clone().unwrap();
+    system.lock().unwrap().values.remove("a");
+    hints.request_pass();
+    until("it is refreshed", || count.load(Ordering::SeqCst) == 2);
+    assert_eq!(take(), [(Extent::Dirty, true)]);
+    driver.wait_converged(BOUND).unwrap();
+    assert_eq!(driver.explain("service").unwrap().refreshes, 0);
+}
+
+#[test]
 fn a_source_that_fails_is_tried_again_by_its_loop_and_at_once_after_a_hint() {
     let system = Arc::new(Mutex::new(System::default()));
     system.lock().unwrap().refused = true;
@@ -219,7 +246,7 @@ fn a_pause_of_the_graph_lets_no_pass_begin() {
 #[test]
 fn a_loop_that_is_stopped_through_its_handle_ends_in_the_graph() {
     let system = Arc::new(Mutex::new(System::default()));
-    let source = Values(Arc::clone(&system));
+    let source = Values::<false>(Arc::clone(&system));
     let vertex = SourceVertex::new(source, (), BTreeMap::new(), MemoryLedger::default(), ());
     let vertex = vertex.unwrap();
     let driver = start(1, [(VertexSpec::new("values"), Box::new(vertex.clone()) as _)]);

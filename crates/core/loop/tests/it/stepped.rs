@@ -29,7 +29,7 @@ fn due(stepped: &Stepped<Scripted>) {
 }
 
 fn run(stepped: &Stepped<Scripted>, apply: bool) -> Step {
-    stepped.run(apply, false, &|| true)
+    stepped.run(apply, false, &|| true, &|_| true)
 }
 
 /// One that has something to do in each pass, unless ops are allowed.
@@ -77,7 +77,7 @@ fn passes_run_when_they_are_due_and_asked_for() {
     stepped.handle().set_desired(7).unwrap();
     assert!(matches!(run(&stepped, true), Step::Passed));
     assert_eq!(next(&passes).desired, 7);
-    assert!(matches!(stepped.run(true, true, &|| true), Step::Passed), "forced");
+    assert!(matches!(stepped.run(true, true, &|| true, &|_| true), Step::Passed), "forced");
     assert_eq!(next(&passes).extent, Extent::Everything);
     stepped.handle().stop();
     assert!(matches!(stepped.poll(), Step::Ended(Ok(()))));

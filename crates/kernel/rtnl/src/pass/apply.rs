@@ -34,6 +34,11 @@ impl Pass<'_> {
         ledger: &mut dyn Ledger,
     ) -> Applied {
         self.hold_beyond_limits(history, &mut plan);
+        let due = plan.ops.iter().filter(|op| op.hold.is_none());
+        if !self.limits.may_change(due.map(|op| op.object.kind().name())) {
+            let due = plan.ops.iter_mut().filter(|op| op.hold.is_none());
+            due.for_each(|op| op.hold = Some(Hold::Cut));
+        }
         let indexes = draw_indexes(&plan);
         let devices = plan.devices.clone();
         let intents = Intents::new(&self.ledger_view, &self.policy, &devices, &indexes);

@@ -71,7 +71,6 @@ pub(crate) fn a_refused_setting_holds_back_what_runs_after_settings_alone() {
     };
     for (name, expected) in [
         ("settings", "failed"),
-        ("sysctl", "waiting"),
         ("network", "in_place"),
         ("exec.by-route", "in_place"),
         ("exec.by-sysctl", "waiting"),
