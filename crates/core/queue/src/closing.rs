@@ -8,7 +8,7 @@ use crate::lane::LaneId;
 use crate::panics::discard;
 use crate::shared::Shared;
 use crate::sync::atomic::Ordering;
-use crate::sync::{lock, now, wait_until};
+use crate::sync::{lock, wait_while};
 use crate::task::{Counts, Job};
 
 /// What a closed queue left undone.
@@ -96,10 +96,8 @@ impl<K> Shared<K> {
 
     /// Waits until all workers have ended.
     pub(crate) fn wait_ended(&self, until: Instant) {
-        let mut ready = lock(&self.ready);
-        while ready.workers > 0 && now() < until {
-            ready = wait_until(&self.signals.ended, ready, until);
-        }
+        let ready = lock(&self.ready);
+        drop(wait_while(&self.signals.ended, ready, until, |ready| ready.workers > 0));
     }
 
     /// Takes out all jobs that no worker has taken.

@@ -17,11 +17,12 @@ mod shard;
 mod shared;
 mod stats;
 mod submission;
-mod sync;
 mod task;
 mod ticket;
 mod trace;
 mod worker;
+
+use trueup_sync as sync;
 
 pub use closing::{Unfinished, UnrunJob};
 pub use config::Config;

@@ -217,7 +217,7 @@ impl<F: FnOnce() -> T + Send, T: Send> Completion<T> for Task<F, T> {
                 return Err(Error::new(ErrorKind::Timeout));
             }
             locked.waiting += 1;
-            locked = wait_until(&self.ended, locked, until);
+            locked = wait_until(&self.ended, locked, Some(until));
             locked.waiting -= 1;
         }
     }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use crate::deadlock::{Place, run_within};
 use crate::ready::{Ready, Timekeeper, Turn};
 use crate::shared::Shared;
-use crate::sync::{Builder, MutexGuard, lock, now, wait, wait_until, yield_now};
+use crate::sync::thread::{Builder, yield_now};
+use crate::sync::{MutexGuard, lock, now, wait, wait_until};
 use crate::task::Counts;
 
 /// How often a worker looks for work before it sleeps.
@@ -104,7 +105,7 @@ fn sleep<'a, K>(shared: &'a Shared<K>, mut ready: MutexGuard<'a, Ready>) -> Mute
     match first {
         Some(first) if ready.timekeeper == Timekeeper::Absent => {
             ready.timekeeper = Timekeeper::Waiting;
-            ready = wait_until(&shared.signals.timer, ready, first.due);
+            ready = wait_until(&shared.signals.timer, ready, Some(first.due));
             ready.searching += usize::from(ready.timekeeper == Timekeeper::Waiting);
             ready.timekeeper = Timekeeper::Absent;
         }

@@ -1,4 +1,4 @@
-//! The queue over a model checker's locks, threads and clock (`sync.rs`): the very sources of the
+//! The queue over a model checker's locks, threads and clock: the very sources of the
 //! crate, run under thousands of orders in which its threads may meet. A thread that waits for ever
 //! is a deadlock to the checker.
 #![allow(clippy::unwrap_used)]
@@ -38,12 +38,12 @@ mod shared;
 mod stats;
 #[path = "../../src/submission.rs"]
 mod submission;
+#[path = "../../../sync/tests/model/sync.rs"]
 mod sync;
 #[path = "../../src/task.rs"]
 mod task;
 #[path = "../../src/ticket.rs"]
 mod ticket;
-mod time;
 #[path = "../../src/trace.rs"]
 mod trace;
 #[path = "../../src/worker.rs"]

@@ -1,0 +1,154 @@
+//! Tasks on a few threads.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::sync::{Mutex, after, lock, now, thread};
+use crate::turns::{Member, Turn, Turns};
+
+/// A state machine that a [`Runner`] gives turns.
+///
+/// Its members wait for descriptors and instants, and those that are due get their turns at once.
+/// Several threads may be in it at a time, each with other members' turns.
+pub trait Task: Send + Sync {
+    /// Does what is due for these members, and ends their turns. A break ends the task, and drops
+    /// it.
+    fn turn(&self, due: Vec<Turn<'_>>) -> ControlFlow<()>;
+
+    /// Has it end soon.
+    fn stop(&self);
+}
+
+/// Waits for descriptors and timers, and runs what is due on a few threads. Dropping it stops its
+/// tasks, without waiting for them.
+///
+/// Tasks take turns. So of `n` threads `n - 1` serve the others while one loop has a long pass. A
+/// panic ends its own task.
+pub struct Runner {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    turns: Arc<Turns>,
+    tasks: Mutex<Tasks>,
+}
+
+#[derive(Default)]
+struct Tasks {
+    by_number: BTreeMap<u64, Arc<dyn Task>>,
+    /// The number of the last one that was added.
+    last: u64,
+}
+
+impl Runner {
+    /// Starts a runner without tasks, on so many new threads of this name.
+    ///
+    /// # Errors
+    ///
+    /// If the operating system refuses a thread or a descriptor.
+    pub fn start(name: &str, threads: NonZeroUsize) -> io::Result<Runner> {
+        let inner = Arc::new(Inner { turns: Turns::new()?, tasks: Mutex::default() });
+        // Dropped if a thread is refused, it ends the others.
+        let runner = Runner { inner };
+        for _ in 0..threads.get() {
+            let inner = Arc::clone(&runner.inner);
+            let turns = Arc::clone(&inner.turns);
+            turns.thread_begins();
+            let thread = thread::Builder::new().name(name.to_owned());
+            if let Err(refused) = thread.spawn(move || inner.work()) {
+                turns.thread_ended();
+                return Err(refused);
+            }
+        }
+        Ok(runner)
+    }
+
+    /// Adds a task, which is made with its first member. It gets its first turn once that is woken.
+    /// Returns false, and drops it, if the runner was stopped.
+    pub fn add_task<T: Task + 'static>(&self, make: impl FnOnce(Member) -> Arc<T>) -> bool {
+        let Inner { turns, tasks } = &*self.inner;
+        let number = {
+            let mut tasks = lock(tasks);
+            tasks.last += 1;
+            tasks.last
+        };
+        let task = make(turns.add(number));
+        let mut tasks = lock(tasks);
+        if turns.is_stopping() {
+            // Dropped after the lock.
+            drop(tasks);
+            return false;
+        }
+        tasks.by_number.insert(number, task);
+        true
+    }
+
+    /// Returns the number of tasks that have not ended.
+    pub fn len(&self) -> usize {
+        lock(&self.inner.tasks).by_number.len()
+    }
+
+    /// True if no task runs.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Stops all tasks, and waits until they and the threads have ended. No task can be added from
+    /// the call on.
+    ///
+    /// # Errors
+    ///
+    /// [`TimedOut`](io::ErrorKind::TimedOut) if a turn lasted longer: each task still ends after
+    /// its turn. So it is on a thread of the runner, which would have to end first.
+    pub fn stop(&self, timeout: Duration) -> io::Result<()> {
+        let until = after(now(), timeout);
+        self.inner.stop();
+        match self.inner.turns.wait_ended(until) {
+            true => Ok(()),
+            false => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        self.inner.stop();
+    }
+}
+
+impl fmt::Debug for Runner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runner").field("tasks", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    fn stop(&self) {
+        self.turns.stop();
+        let tasks: Vec<_> = lock(&self.tasks).by_number.values().cloned().collect();
+        tasks.iter().for_each(|task| task.stop());
+    }
+
+    /// What each thread does.
+    fn work(&self) {
+        while let Some((number, due)) = self.turns.next() {
+            let task = lock(&self.tasks).by_number.get(&number).cloned();
+            let turn = AssertUnwindSafe(|| match &task {
+                Some(task) => task.turn(due),
+                None => ControlFlow::Break(()),
+            });
+            if !matches!(catch_unwind(turn), Ok(ControlFlow::Continue(()))) {
+                let ended = lock(&self.tasks).by_number.remove(&number);
+                // A panic concerns no other task.
+                drop(catch_unwind(AssertUnwindSafe(|| drop((ended, task)))));
+            }
+        }
+        self.turns.thread_ended();
+    }
+}

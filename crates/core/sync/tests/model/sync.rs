@@ -1,0 +1,193 @@
+//! What `trueup-sync` is to a crate with threads, made of a model checker's parts: each lock, wait
+//! and wake-up is a place where another thread may continue. A wait for a time too far off ends
+//! only when woken, so that one that would hang is found as a deadlock. A wait for a nearer time
+//! ends when the checker decides.
+
+use std::cell::Cell;
+use std::hash::RandomState;
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::os::fd::BorrowedFd;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use shuttle::rand::{Rng as _, thread_rng};
+pub(crate) use shuttle::sync::{Condvar, Mutex, atomic};
+pub(crate) use shuttle::{thread, thread_local};
+
+/// Further than this off is never, in milliseconds.
+pub(crate) const FAR: u64 = 3_600_000;
+
+std::thread_local! {
+    /// The model's time in milliseconds. The checker runs all threads of a model on one real one.
+    static TIME: Cell<u64> = const { Cell::new(0) };
+    /// Whether wake-ups get lost, to see that the checker finds out.
+    static IS_DEAF: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Begins a run of the model.
+pub(crate) fn reset() {
+    TIME.set(0);
+    IS_DEAF.set(false);
+}
+
+/// Has the wake-ups of pollers get lost from now on.
+pub(crate) fn lose_wake_ups() {
+    IS_DEAF.set(true);
+}
+
+/// Returns the time, which has moved on a little since the last call.
+pub(crate) fn now() -> Instant {
+    TIME.set(TIME.get() + 1);
+    at(TIME.get())
+}
+
+fn at(time: u64) -> Instant {
+    static START: OnceLock<Instant> = OnceLock::new();
+    *START.get_or_init(Instant::now) + Duration::from_millis(time)
+}
+
+/// Has a time come, unless it has come already.
+fn advance(until: Instant) {
+    while at(TIME.get()) < until {
+        TIME.set(TIME.get() + 1);
+    }
+}
+
+/// Returns the time to wait for, unless it is too far off to come.
+fn near(until: Option<Instant>) -> Option<Instant> {
+    until.filter(|it| *it <= at(TIME.get() + FAR))
+}
+
+pub(crate) fn after(now: Instant, time: Duration) -> Instant {
+    now + time.min(Duration::from_millis(10 * FAR))
+}
+
+pub(crate) fn hasher() -> RandomState {
+    // One for all runs: the same order of threads has to do the same.
+    static HASHER: OnceLock<RandomState> = OnceLock::new();
+    HASHER.get_or_init(RandomState::new).clone()
+}
+
+pub(crate) fn seed() -> u64 {
+    0
+}
+
+/// A guard that knows its lock, to let others have it while time moves on.
+#[derive(Debug)]
+pub(crate) struct MutexGuard<'a, T> {
+    mutex: &'a Mutex<T>,
+    guard: shuttle::sync::MutexGuard<'a, T>,
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.guard
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.guard
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    let guard = mutex.lock().unwrap();
+    MutexGuard { mutex, guard }
+}
+
+pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    let guard = mutex.try_lock().ok()?;
+    Some(MutexGuard { mutex, guard })
+}
+
+pub(crate) fn into_inner<T>(mutex: Mutex<T>) -> T {
+    mutex.into_inner().unwrap()
+}
+
+pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    let MutexGuard { mutex, guard } = guard;
+    let guard = condvar.wait(guard).unwrap();
+    MutexGuard { mutex, guard }
+}
+
+/// Waits for a notification, or for a time that is near.
+pub(crate) fn wait_until<'a, T>(
+    condvar: &Condvar,
+    guard: MutexGuard<'a, T>,
+    until: Option<Instant>,
+) -> MutexGuard<'a, T> {
+    let Some(until) = near(until) else {
+        return wait(condvar, guard);
+    };
+    let MutexGuard { mutex, guard } = guard;
+    drop(guard);
+    thread::yield_now();
+    let guard = lock(mutex);
+    advance(until);
+    guard
+}
+
+/// Waits while a condition holds, or until a time that is near.
+pub(crate) fn wait_while<'a, T>(
+    condvar: &Condvar,
+    mut guard: MutexGuard<'a, T>,
+    until: Instant,
+    condition: impl Fn(&T) -> bool,
+) -> MutexGuard<'a, T> {
+    while condition(&guard) && now() < until {
+        guard = wait_until(condvar, guard, Some(until));
+    }
+    guard
+}
+
+/// No model has a descriptor.
+#[derive(Debug)]
+pub(crate) struct Poller {
+    is_woken: Mutex<bool>,
+    woken: Condvar,
+}
+
+impl Poller {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Poller { is_woken: Mutex::new(false), woken: Condvar::new() })
+    }
+
+    pub(crate) fn wake(&self) {
+        if !IS_DEAF.get() {
+            *lock(&self.is_woken) = true;
+            self.woken.notify_one();
+        }
+    }
+
+    pub(crate) fn listen(&self, _: BorrowedFd<'_>, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    pub(crate) fn wait(&self, until: Option<Instant>) -> Vec<u64> {
+        let mut is_woken = lock(&self.is_woken);
+        match near(until) {
+            None => {
+                while !*is_woken {
+                    is_woken = wait(&self.woken, is_woken);
+                }
+            }
+            Some(until) => {
+                while !*is_woken && !thread_rng().r#gen::<bool>() {
+                    drop(is_woken);
+                    thread::yield_now();
+                    is_woken = lock(&self.is_woken);
+                }
+                // Woken or not, the time comes if it has not come already.
+                if !*is_woken {
+                    advance(until);
+                }
+            }
+        }
+        *is_woken = false;
+        Vec::new()
+    }
+}
