@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use rustix::mount::{UnmountFlags, mount_bind, unmount};
-use trueup_loop::{Config, Error, Fleet, Handle};
+use trueup_loop::{Config, Error, Handle, Runner};
 use trueup_net::{
     Address, Desired, IfName, Link, LinkKind, NextHop, NextHops, Object, Route, Scope, VethAttrs,
 };
@@ -29,7 +29,7 @@ use crate::latency::gone;
 use crate::usage::{Times, measure};
 use crate::writer::{Verb, message};
 
-/// Measures a fleet of loops, each in a network namespace of its own.
+/// Measures a runner of many loops, each in a network namespace of its own.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// How many namespaces.
@@ -68,8 +68,8 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     let own = std::process::id();
     let before = resident(own, "VmRSS")?;
     let (end, ends) = channel();
-    let (fleet, handles) = (Fleet::new(threads)?, Vec::new());
-    let mut agent = Agent { fleet, routes, handles, end, ends };
+    let (runner, handles) = (Runner::start("fleet", threads)?, Vec::new());
+    let mut agent = Agent { runner, routes, handles, end, ends };
     let begin = Instant::now();
     (0..count).try_for_each(|at| agent.add(at))?;
     agent.wait_converged(0..count)?;
@@ -105,12 +105,12 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     }
     agent.wait_converged(count - anew..count)?;
     agent.restored("after some were made anew", 2, count, samples)?;
-    agent.fleet.stop(BOUND)?;
+    agent.runner.stop(BOUND)?;
     Ok(())
 }
 
 struct Agent {
-    fleet: Fleet,
+    runner: Runner,
     routes: u8,
     handles: Vec<Handle<Rtnl>>,
     end: Sender<(usize, Result<(), Error>)>,
@@ -123,7 +123,7 @@ impl Agent {
         let config = Config::default().with_interval(Duration::from_secs(3_600));
         let looped = looped(Namespace::named(name(at))?, desired(self.routes)?, config);
         let end = self.end.clone();
-        let handle = self.fleet.add(looped, move |ended| drop(end.send((at, ended))))?;
+        let handle = self.runner.add(looped, move |ended| drop(end.send((at, ended))))?;
         match self.handles.get_mut(at) {
             Some(known) => *known = handle,
             None => self.handles.push(handle),

@@ -233,11 +233,11 @@ impl Watch {
             loops: loops.clone(),
         };
         let parts = desired.parts().into_iter().map(|(part, desired)| {
-            let source = maker.make(part, desired)?;
+            let source = maker.make(part, desired);
             maker.join(part, &source);
-            Ok((part, source))
+            (part, source)
         });
-        let sources = parts.collect::<Result<Sources>>()?;
+        let sources: Sources = parts.collect();
         Ok(Watch {
             config,
             reloader: Unstarted { file_watch, stamp, target, netns: netns.cloned() },
@@ -392,7 +392,7 @@ impl Joined {
                 retained,
                 (grants, hints),
             ),
-            exporting: Exporting::new(world, owner, named.ttl, reporter)?,
+            exporting: Exporting::new(world, owner, named.ttl, reporter),
         })
     }
 }

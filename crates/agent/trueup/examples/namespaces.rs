@@ -59,9 +59,9 @@ fn namespace(
     let (settings, options) = (declared.sysctl.clone(), sysctl::Options::default());
     let settings = settings.unwrap_or_default();
     let ledger = journal.ledger("sysctl", &scope)?;
-    let settings = SourceVertex::new(Sysctl::new(), here.clone(), settings, ledger, options)?;
+    let settings = SourceVertex::new(Sysctl::new(), here.clone(), settings, ledger, options);
     let (network, ledger) = (declared.desired.clone(), journal.ledger("rtnl", &scope)?);
-    let network = SourceVertex::new(Rtnl::new(), here, network, ledger, Options::default())?;
+    let network = SourceVertex::new(Rtnl::new(), here, network, ledger, Options::default());
     // A source's own loop says when it is tried again.
     let spec =
         |kind: &str| VertexSpec::new(&format!("{kind}.{name}")).with_retry(0, Duration::ZERO);

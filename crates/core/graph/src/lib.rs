@@ -21,9 +21,11 @@ mod restore;
 mod spec;
 mod state;
 mod svg;
-mod sync;
 mod vertex;
 mod vertices;
+
+use trueup_loop as runner;
+use trueup_sync as sync;
 
 pub use builder::GraphBuilder;
 pub use check::check;
@@ -33,6 +35,7 @@ pub use edge::EdgeKind;
 pub use error::{Error, ErrorKind};
 pub use graph::{Graph, VertexId};
 pub use ports::Received;
+pub use runner::Turn;
 pub use spec::VertexSpec;
 pub use state::{
     Action, Cause, Context, Explanation, Made, Record, Replaced, RunId, State, Verdict, Wait,

@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Waker;
 use std::time::Instant;
 
-use trueup_reconcile::{ErrorClass, Hints, Subscription};
+use trueup_reconcile::{Drained, ErrorClass, Hints};
 
 use crate::ports::{self, Input, Sends, Value};
 use crate::sync::{Mutex, lock};
-use crate::{Received, Verdict};
+use crate::{Received, Turn, Verdict};
 
 /// A part of a system that a [`Driver`](crate::Driver) brings into its declared state.
 ///
@@ -58,15 +59,27 @@ pub trait Vertex: Any + Send {
         false
     }
 
-    /// Begins to watch: from its return on, what may have changed is reported by `hints` or by the
-    /// subscription, until that is dropped. By default the vertex is not watched.
+    /// Begins to watch: from its return on, what may have changed is reported by `hints` or by
+    /// [`events`](Self::events), which is called when `waker` is woken as well. By default the
+    /// vertex is not watched.
     ///
     /// # Errors
     ///
     /// When it cannot be watched. It is tried again after the vertex's delay, and does not run
     /// before.
-    fn watch(&mut self, _hints: Hints) -> Result<Watch, Failure> {
+    fn watch(&mut self, _hints: Hints, _waker: Waker) -> Result<Watch, Failure> {
         Ok(Watch::Unsupported)
+    }
+
+    /// Takes the events that wait, without blocking, and tells the turn what the vertex waits for
+    /// next: a descriptor, an instant, or nothing but a wake-up. It is called if
+    /// [`watch`](Self::watch) has returned [`Watch::Events`], and not while the vertex runs.
+    ///
+    /// # Errors
+    ///
+    /// When no more events will come. The vertex is [watched](Self::watch) again after its delay.
+    fn events(&mut self, _turn: Turn<'_>) -> Result<Drained, Failure> {
+        Ok(Drained::Nothing)
     }
 
     /// Returns whether the vertex gives records of what it makes: then that is also undone if the
@@ -131,21 +144,15 @@ pub enum Records {
 }
 
 /// The result of [`Vertex::watch`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watch {
-    /// The vertex is watched until this is dropped.
-    Active(Box<dyn Subscription<Failure> + Send>),
+    /// The vertex sends hints.
+    Hints,
+    /// The vertex waits for events: [`Vertex::events`].
+    Events,
     /// The vertex reports nothing: it runs when its parents do, and by
     /// [`Driver::event`](crate::Driver::event).
     Unsupported,
-}
-
-impl fmt::Debug for Watch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Watch::Active(_) => "Active(..)",
-            Watch::Unsupported => "Unsupported",
-        })
-    }
 }
 
 /// What a call of a vertex is to know.

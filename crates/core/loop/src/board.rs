@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use trueup_reconcile::{OpKey, Status};
 
-use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use crate::sync::{Condvar, Mutex, MutexGuard, lock};
 use crate::wakers::{WakerId, Wakers};
 use crate::{Event, Revision};
 
@@ -64,7 +64,7 @@ pub(crate) enum Changed {
 impl Board {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Locked> {
         // No code that can panic halfway runs under the lock.
-        self.locked.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.locked)
     }
 
     /// Takes the statuses that a pass has found changed.

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use trueup_reconcile::{Drained, OpKey};
 
-use crate::sync::{self, Condvar, Mutex, MutexGuard, PoisonError, thread};
+use crate::sync::{self, Condvar, Mutex, MutexGuard, after, lock, thread, wait_while};
 use crate::wakers::{WakerId, Wakers};
 use crate::{
-    Action, Config, Error, ErrorKind, PassSummary, Revision, State, Stats, SubscriptionState,
+    Action, Config, Error, ErrorKind, PassSummary, Rest, Revision, State, Stats, SubscriptionState,
 };
 
 #[derive(Debug)]
@@ -36,19 +36,11 @@ struct Locked {
     wakers: Wakers,
 }
 
-/// The driver's next step.
+/// What the driver does next.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub(crate) enum Next {
     Do(Action),
-    Sleep(Sleep),
-}
-
-/// Nothing is to be done before an instant, a wake-up, or something to read.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sleep {
-    pub(crate) until: Option<Instant>,
-    /// True if the subscription's descriptor ends the sleep too.
-    pub(crate) is_listening: bool,
+    Rest(Rest),
 }
 
 /// Calls of the driver.
@@ -72,28 +64,32 @@ impl Control {
     }
 
     /// Sets what wakes the driver from now on.
-    pub(crate) fn begin(&self, driver: Waker) {
-        self.lock().driver = Some(driver);
+    pub(crate) fn set_waker(&self, driver: Waker) {
+        let before = self.lock().driver.replace(driver);
+        // After the lock: it may own anything.
+        drop(before);
     }
 
-    /// Returns the next step of the driver, which the calling thread carries out. A pass that is
-    /// due and may not run is none.
-    pub(crate) fn step(&self, may_pass: bool) -> Step {
+    /// Returns what the driver does next, on the calling thread. A pass that is due and may not run
+    /// is nothing.
+    pub(crate) fn next(&self, may_pass: bool) -> Next {
         let mut inner = self.lock();
         let now = sync::now();
-        let action = match may_pass || !inner.state.is_pass_due(now) {
-            true => inner.state.poll_action(now),
-            false => None,
+        let is_pass_due = !may_pass && inner.state.is_pass_due(now);
+        let action = match is_pass_due {
+            true => None,
+            false => inner.state.poll_action(now),
         };
         inner.thread = action.map(|_| thread::current().id());
         match action {
             Some(action) => {
                 inner.in_source = matches!(action, Action::Pass { .. });
-                Step::Do(action)
+                Next::Do(action)
             }
-            None => Step::Sleep(Sleep {
-                until: inner.state.poll_timeout(),
+            None => Next::Rest(Rest {
+                until: inner.state.poll_timeout().filter(|_| !is_pass_due),
                 is_listening: inner.state.is_listening(),
+                is_pass_due,
             }),
         }
     }
@@ -112,10 +108,6 @@ impl Control {
         if is_forced {
             inner.state.handle_force(sync::now());
         }
-    }
-
-    pub(crate) fn is_pass_due(&self) -> bool {
-        self.lock().state.is_pass_due(sync::now())
     }
 
     /// Takes note that the descriptor is readable.
@@ -408,7 +400,7 @@ impl Control {
 impl Control {
     fn lock(&self) -> MutexGuard<'_, Locked> {
         // No code that can panic halfway runs under the lock, so a poisoned one is whole too.
-        self.locked.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.locked)
     }
 
     /// Has those who wait look again.
@@ -439,10 +431,8 @@ impl Control {
         timeout: Duration,
         answer: impl Fn(&Locked) -> Option<Result<(), ErrorKind>>,
     ) -> Result<(), Error> {
-        let (inner, _) = self
-            .changed
-            .wait_timeout_while(self.lock(), timeout, |inner| answer(inner).is_none())
-            .unwrap_or_else(PoisonError::into_inner);
+        let until = after(sync::now(), timeout);
+        let inner = wait_while(&self.changed, self.lock(), until, |inner| answer(inner).is_none());
         answer(&inner).unwrap_or(Err(ErrorKind::Timeout)).map_err(Error::new)
     }
 }

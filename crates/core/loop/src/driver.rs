@@ -5,16 +5,17 @@ use std::mem;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::task::Waker;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use trueup_reconcile::{
     BeforeChange, Condition, ErrorClass, Extent, Ledger, OpKey, PassInput, PassLimits, Report,
     Source, Status, Subscribed,
 };
 
-use crate::control::{Control, Sleep, Step};
+use crate::control::{Control, Next};
 use crate::handle::Shared;
-use crate::sync::{Wakeup, now};
+use crate::sync::now;
+use crate::turns::{Turn, Turns};
 use crate::{
     Action, Budget, Config, Error, ErrorKind, Handle, PassSummary, Revision, SubscriptionState,
     trace,
@@ -43,6 +44,7 @@ pub struct Loop<'a, S: Source> {
     scope_error: Option<Arc<S::Error>>,
     /// The pass that has begun and not ended, between two turns.
     open: Option<OpenPass<S::Report>>,
+    has_begun: bool,
     shared: Arc<Shared<S>>,
     _on_drop: OnDrop<S>,
 }
@@ -114,6 +116,7 @@ impl<'a, S: Source> Loop<'a, S> {
             last_reported: None,
             scope_error: None,
             open: None,
+            has_begun: false,
             shared,
             _on_drop: on_drop,
         }
@@ -178,20 +181,31 @@ impl<'a, S: Source> Loop<'a, S> {
     /// [`ScopeEnded`](ErrorKind::ScopeEnded); [`Os`](ErrorKind::Os) if the operating system refuses
     /// the descriptor that wakes the loop.
     pub fn run(mut self) -> Result<(), Error> {
-        let wakeup = Arc::new(Wakeup::new()?);
-        self.begin(Waker::from(Arc::clone(&wakeup)));
+        let turns = Turns::new().map_err(Error::os)?;
+        let member = turns.add(0);
+        self.set_waker(member.waker());
+        member.wake();
+        let mut buffer = Vec::new();
         loop {
-            match self.turn() {
-                Turn::Again | Turn::Passed => {}
-                Turn::Sleep(sleep) => {
-                    let polled = self.descriptor().filter(|_| sleep.is_listening);
-                    if wakeup.wait(sleep.until, polled)? {
-                        self.readable();
-                    }
+            // One is always waited for: the turns are not stopped.
+            for turn in turns.next(&mut buffer).into_iter().flat_map(|(_, due)| due) {
+                match self.turn(turn.is_readable()) {
+                    Step::Ended(result) => return result,
+                    Step::Rest(rest) if !rest.is_pass_due => self.sleep(turn, rest),
+                    _ => turn.again(),
                 }
-                Turn::End(ended) => return ended,
             }
         }
+    }
+
+    pub(crate) fn control(&self) -> Arc<Control> {
+        Arc::clone(&self.shared.control)
+    }
+
+    /// Has a turn of a [`Task`](crate::Task) come when the loop has something to do, besides a
+    /// [wake-up](Self::set_waker).
+    pub fn sleep(&self, turn: Turn<'_>, rest: Rest) {
+        turn.sleep(rest.until, self.descriptor().filter(|_| rest.is_listening));
     }
 
     /// Answers the questions of handles.
@@ -221,11 +235,11 @@ impl<'a, S: Source> Loop<'a, S> {
     }
 
     /// Returns the next step. A pass gets the latest desired state of this moment.
-    fn step(&mut self, may_pass: bool) -> Step {
+    fn next(&mut self, may_pass: bool) -> Next {
         let mut mailbox = self.shared.mailbox();
-        let step = self.shared.control.step(may_pass);
-        let (declared, changes) = match step {
-            Step::Do(Action::Pass { .. }) => {
+        let next = self.shared.control.next(may_pass);
+        let (declared, changes) = match next {
+            Next::Do(Action::Pass { .. }) => {
                 (mailbox.desired.take(), mem::take(&mut mailbox.changes))
             }
             _ => Default::default(),
@@ -240,7 +254,7 @@ impl<'a, S: Source> Loop<'a, S> {
             change(&mut self.desired);
             self.note_changed(revision);
         }
-        step
+        next
     }
 
     /// Notes which objects a revision has changed.
@@ -305,7 +319,7 @@ impl<'a, S: Source> Loop<'a, S> {
     }
 
     /// Runs a pass. It stays open if it only looked, and would change something.
-    fn pass(&mut self, open: OpenPass<S::Report>, asked: &Asked<'_>) {
+    fn run_pass(&mut self, open: OpenPass<S::Report>, asked: &Asked<'_>) -> Step {
         let OpenPass { extent, ops, revision, .. } = open;
         let control = &*self.shared.control;
         let should_continue = || control.should_continue() && (asked.should_continue)();
@@ -345,9 +359,9 @@ impl<'a, S: Source> Loop<'a, S> {
                     // it has left.
                     open.extent = Extent::Everything;
                     self.open = Some(open);
-                } else {
-                    self.finish(open);
+                    return Step::Looked;
                 }
+                self.finish(open);
             }
             Err(error) => {
                 control.source_done();
@@ -365,6 +379,7 @@ impl<'a, S: Source> Loop<'a, S> {
                 self.shared.forget_converged();
             }
         }
+        Step::Passed
     }
 
     /// Ends a pass that gave a report.
@@ -425,19 +440,19 @@ fn scope_status(error: &(dyn std::error::Error + 'static)) -> Status {
     Status::new(Status::SCOPE, "as a whole", condition)
 }
 
-/// What a caller of a turn wants of a pass.
-pub(crate) struct Asked<'a> {
+/// What a caller of a pass wants of it.
+struct Asked<'a> {
     /// False: it changes nothing.
-    pub(crate) apply: bool,
+    apply: bool,
     /// The caller's own limit.
-    pub(crate) should_continue: &'a (dyn Fn() -> bool + Sync),
+    should_continue: &'a (dyn Fn() -> bool + Sync),
     /// What is called before ops are carried out.
-    pub(crate) before_change: BeforeChange<'a>,
+    before_change: BeforeChange<'a>,
 }
 
 impl Asked<'_> {
     /// A pass without limits of the caller.
-    pub(crate) const ALL: Asked<'static> =
+    const ALL: Asked<'static> =
         Asked { apply: true, should_continue: &|| true, before_change: &|_| true };
 }
 
@@ -455,18 +470,115 @@ struct OpenPass<R> {
     report: Option<R>,
 }
 
-/// Turns of a caller that says when a pass may run.
+/// After so long a pass that has only looked is due again.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+
+/// What [`Loop::poll`] and [`Loop::pass`] have found or done.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// No pass was run, and there is nothing else to do now.
+    Rest(Rest),
+    /// A pass ran to its end: see [`Handle::last_report`] and [`Handle::last_error`].
+    Passed,
+    /// A pass that may change nothing would change something. It goes on in the next
+    /// [`Loop::pass`], and then looks at everything.
+    Looked,
+    /// The loop has ended, with the result of [`Loop::run`]: drop it.
+    Ended(Result<(), Error>),
+}
+
+/// What a loop waits for, besides a wake-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rest {
+    /// The instant of the next [`Loop::poll`].
+    pub until: Option<Instant>,
+    /// True if the [descriptor](Loop::descriptor) is waited for too.
+    pub is_listening: bool,
+    /// True if a pass is due, for [`Loop::pass`].
+    pub is_pass_due: bool,
+}
+
+/// Steps of a caller, which says when a pass may run.
 impl<S: Source> Loop<'_, S> {
-    /// Carries out the next action, if there is one now: a pass only if one is asked for.
-    pub(crate) fn turn_with(&mut self, asked: Option<&Asked<'_>>) -> Turn {
-        if self.open.is_some() {
-            return self.turn_of_open(asked);
+    /// Sets what is woken when the loop has something to do earlier than its last [`Rest`] said.
+    pub fn set_waker(&self, waker: Waker) {
+        self.shared.control.set_waker(waker);
+    }
+
+    /// Returns the descriptor of the subscription, to be polled while a [`Rest`] says so.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.subscription.as_ref().and_then(S::Subscription::descriptor)
+    }
+
+    /// Does what is due but for passes: subscribes, reads events, answers questions.
+    /// `is_readable` is true if the descriptor is readable, or has failed.
+    ///
+    /// After a panic of the source or of a callback the loop is to be dropped.
+    pub fn poll(&mut self, is_readable: bool) -> Step {
+        if is_readable {
+            self.shared.control.readable();
+        }
+        self.steps(None)
+    }
+
+    /// Runs the pass that is due, or that hints have requested, without the rest of the debounce.
+    /// Without such a pass nothing is done, unless `is_forced` is true. With `apply` false no op is
+    /// allowed. The pass begins no further step once `should_continue` is false, and asks
+    /// `before_change` before it carries ops out. Then [`poll`](Self::poll) again.
+    ///
+    /// After a panic of the source or of a callback the loop is to be dropped.
+    pub fn pass(
+        &mut self,
+        apply: bool,
+        is_forced: bool,
+        should_continue: &(dyn Fn() -> bool + Sync),
+        before_change: BeforeChange<'_>,
+    ) -> Step {
+        let mut has_hurried = false;
+        loop {
+            // Not before an open pass has ended.
+            if self.open.is_none() && !mem::replace(&mut has_hurried, true) {
+                self.shared.control.hurry(is_forced);
+            }
+            if let Some(step) = self.step(Some(&Asked { apply, should_continue, before_change })) {
+                return step;
+            }
+        }
+    }
+
+    /// Carries out what is due: at most one pass, and what follows from it.
+    pub(crate) fn turn(&mut self, is_readable: bool) -> Step {
+        match self.poll(is_readable) {
+            Step::Rest(rest) if rest.is_pass_due => match self.steps(Some(&Asked::ALL)) {
+                Step::Passed => self.poll(false),
+                step => step,
+            },
+            step => step,
+        }
+    }
+
+    /// Carries out the actions that come next, up to a pass: one only if it is asked for.
+    fn steps(&mut self, asked: Option<&Asked<'_>>) -> Step {
+        loop {
+            if let Some(step) = self.step(asked) {
+                return step;
+            }
+        }
+    }
+
+    /// Carries out the next action. Returns `None` if another one follows.
+    fn step(&mut self, asked: Option<&Asked<'_>>) -> Option<Step> {
+        if !mem::replace(&mut self.has_begun, true) {
+            self.note_changed(Revision::default());
         }
         self.answer();
-        match self.step(asked.is_some()) {
-            Step::Do(Action::Subscribe) => self.subscribe(),
-            Step::Do(Action::Drain) => self.drain(),
-            Step::Do(Action::Pass { extent, ops, revision }) => {
+        if self.open.is_some() {
+            return self.step_of_open(asked);
+        }
+        match self.next(asked.is_some()) {
+            Next::Do(Action::Subscribe) => self.subscribe(),
+            Next::Do(Action::Drain) => self.drain(),
+            Next::Do(Action::Pass { extent, ops, revision }) => {
                 let open = OpenPass {
                     span: trace::Pass::new(extent, revision),
                     since: now(),
@@ -477,97 +589,41 @@ impl<S: Source> Loop<'_, S> {
                     statuses: BTreeMap::new(),
                     report: None,
                 };
-                self.pass(open, asked.unwrap_or(&Asked::ALL));
-                return Turn::Passed;
+                return Some(self.run_pass(open, asked.unwrap_or(&Asked::ALL)));
             }
-            Step::Do(Action::End) => {
-                return Turn::End(match self.scope_error.take() {
+            Next::Do(Action::End) => {
+                return Some(Step::Ended(match self.scope_error.take() {
                     None => Ok(()),
                     Some(error) => Err(Error::of_source(ErrorKind::ScopeEnded, error)),
-                });
+                }));
             }
-            Step::Sleep(sleep) => return Turn::Sleep(sleep),
+            Next::Rest(rest) => return Some(Step::Rest(rest)),
         }
-        Turn::Again
+        None
     }
 
     /// Goes on with the open pass, or ends it with what it found: no other action comes before. Of a
     /// desired state that is no longer declared nothing more is carried out.
-    fn turn_of_open(&mut self, asked: Option<&Asked<'_>>) -> Turn {
-        self.answer();
+    fn step_of_open(&mut self, asked: Option<&Asked<'_>>) -> Option<Step> {
         let control = &self.shared.control;
         let is_wanted = control.should_continue() && !self.shared.mailbox().is_desired_new();
         match (self.open.take(), asked) {
             (Some(open), Some(asked)) if is_wanted => {
                 control.pass_goes_on();
-                self.pass(open, asked);
-                return Turn::Passed;
+                Some(self.run_pass(open, asked))
             }
             (Some(open), None) if is_wanted => {
+                let again = open.since + LOOK_AGAIN;
                 self.open = Some(open);
-                return Turn::Sleep(Sleep { until: None, is_listening: false });
+                let is_pass_due = again <= now();
+                let until = (!is_pass_due).then_some(again);
+                Some(Step::Rest(Rest { until, is_listening: false, is_pass_due }))
             }
-            (open, _) => open.into_iter().for_each(|it| self.finish(it)),
+            (open, _) => {
+                open.into_iter().for_each(|it| self.finish(it));
+                None
+            }
         }
-        Turn::Again
-    }
-
-    /// Returns since when a pass is open: it has found something that it has not changed yet.
-    pub(crate) fn open_since(&self) -> Option<Instant> {
-        self.open.as_ref().map(|it| it.since)
-    }
-}
-
-/// A loop of any source, as whatever runs it sees it: [`Loop::run`], or a fleet.
-pub(crate) trait Drive {
-    /// Takes what is woken when a turn may be due. It comes first.
-    fn begin(&mut self, waker: Waker);
-
-    /// Carries out the next action, if there is one now.
-    fn turn(&mut self) -> Turn;
-
-    /// The descriptor of the subscription, to be polled where a turn says so.
-    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
-
-    /// Takes note that the descriptor is readable, or has failed.
-    fn readable(&self);
-
-    fn control(&self) -> Arc<Control>;
-}
-
-/// What follows a turn.
-#[derive(Debug)]
-pub(crate) enum Turn {
-    /// Another one.
-    Again,
-    /// Another one; this one ran a pass.
-    Passed,
-    /// A sleep, and then another one.
-    Sleep(Sleep),
-    /// None: the loop is to be dropped.
-    End(Result<(), Error>),
-}
-
-impl<S: Source> Drive for Loop<'_, S> {
-    fn begin(&mut self, waker: Waker) {
-        self.shared.control.begin(waker);
-        self.note_changed(Revision::default());
-    }
-
-    fn turn(&mut self) -> Turn {
-        self.turn_with(Some(&Asked::ALL))
-    }
-
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.source.descriptor()
-    }
-
-    fn readable(&self) {
-        self.shared.control.readable();
-    }
-
-    fn control(&self) -> Arc<Control> {
-        Arc::clone(&self.shared.control)
     }
 }
 

@@ -68,7 +68,8 @@ impl Error {
         self.kind == ErrorKind::ScopeEnded
     }
 
-    pub(crate) fn new(kind: ErrorKind) -> Self {
+    /// Makes an error of a kind, for a caller that runs a loop in steps.
+    pub fn new(kind: ErrorKind) -> Self {
         Error { kind, cause: None }
     }
 

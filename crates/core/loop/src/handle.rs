@@ -12,7 +12,7 @@ use trueup_reconcile::{Hints, OpKey, Source, Subscribed};
 
 use crate::board::{Board, Changed, DatedStatus};
 use crate::control::{Control, Until};
-use crate::sync::{Mutex, MutexGuard, PoisonError};
+use crate::sync::{Mutex, MutexGuard, lock};
 use crate::wakers::WakerId;
 use crate::{Error, ErrorKind, Events, LoopView, ObjectStatus, Revision, Stats, Tried};
 
@@ -233,7 +233,7 @@ impl<S: Source> Handle<S> {
             // A caller that does not wait any more needs no answer.
             if let Some(answer) = asked.upgrade() {
                 let given = question(view);
-                *locked(&answer) = Some(given);
+                *lock(&answer) = Some(given);
             }
         });
         let mut mailbox = self.shared.mailbox();
@@ -245,9 +245,9 @@ impl<S: Source> Handle<S> {
         drop(mailbox);
         let control = &self.shared.control;
         control.wake();
-        control.wait_answered(timeout, || locked(&answer).is_some())?;
+        control.wait_answered(timeout, || lock(&answer).is_some())?;
         // It is there: that was waited for.
-        let given = locked(&answer).take();
+        let given = lock(&answer).take();
         given.ok_or_else(|| Error::new(ErrorKind::Ended))
     }
 
@@ -539,11 +539,6 @@ impl<S: Source> Shared<S> {
     }
 
     pub(crate) fn mailbox(&self) -> MutexGuard<'_, Mailbox<S>> {
-        locked(&self.mailbox)
+        lock(&self.mailbox)
     }
-}
-
-/// Locks a mutex. As in `Control::lock`, no code that can panic halfway runs under the lock.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

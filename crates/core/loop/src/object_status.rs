@@ -10,7 +10,7 @@ use futures_core::Stream;
 use trueup_reconcile::{OpKey, Status};
 
 use crate::board::Board;
-use crate::sync::PoisonError;
+use crate::sync::{after, now, wait_while};
 use crate::wakers::WakerId;
 use crate::{Error, ErrorKind, Revision};
 
@@ -123,13 +123,9 @@ impl Events {
     pub fn next_timeout(&mut self, timeout: Duration) -> Result<Event, Error> {
         let next = self.next;
         let locked = self.board.lock();
-        let (locked, _) = self
-            .board
-            .news
-            .wait_timeout_while(locked, timeout, |locked| {
-                locked.event(next).is_none() && !locked.has_ended
-            })
-            .unwrap_or_else(PoisonError::into_inner);
+        let locked = wait_while(&self.board.news, locked, after(now(), timeout), |locked| {
+            locked.event(next).is_none() && !locked.has_ended
+        });
         match locked.event(next) {
             Some((event, next)) => {
                 self.next = next;

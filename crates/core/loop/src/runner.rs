@@ -10,16 +10,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::sync::{Mutex, after, lock, now, thread};
-use crate::turns::{Member, Turn, Turns};
+use crate::turns::Turns;
+pub use crate::turns::{Due, Member, Turn};
 
 /// A state machine that a [`Runner`] gives turns.
 ///
-/// Its members wait for descriptors and instants, and those that are due get their turns at once.
-/// Several threads may be in it at a time, each with other members' turns.
+/// Its members wait for descriptors and instants. It gets a turn once one of them is due.
 pub trait Task: Send + Sync {
-    /// Does what is due for these members, and ends their turns. A break ends the task, and drops
-    /// it.
-    fn turn(&self, due: Vec<Turn<'_>>) -> ControlFlow<()>;
+    /// Does what is due for these members, and says what each waits for next. A break ends the
+    /// task, and drops it.
+    ///
+    /// The next turn comes once `due` is dropped. A task that drops it early, because it is to work
+    /// on several threads, may be called again meanwhile.
+    fn turn(&self, due: Due<'_>) -> ControlFlow<()>;
 
     /// Has it end soon.
     fn stop(&self);
@@ -69,8 +72,8 @@ impl Runner {
         Ok(runner)
     }
 
-    /// Adds a task, which is made with its first member. It gets its first turn once that is woken.
-    /// Returns false, and drops it, if the runner was stopped.
+    /// Adds a task, which is made with its first member and gets a turn at once. Returns false, and
+    /// drops it, if the runner was stopped.
     pub fn add_task<T: Task + 'static>(&self, make: impl FnOnce(Member) -> Arc<T>) -> bool {
         let Inner { turns, tasks } = &*self.inner;
         let number = {
@@ -78,7 +81,9 @@ impl Runner {
             tasks.last += 1;
             tasks.last
         };
-        let task = make(turns.add(number));
+        let member = turns.add(number);
+        let first = member.number();
+        let task = make(member);
         let mut tasks = lock(tasks);
         if turns.is_stopping() {
             // Dropped after the lock.
@@ -86,6 +91,7 @@ impl Runner {
             return false;
         }
         tasks.by_number.insert(number, task);
+        turns.wake(first);
         true
     }
 
@@ -137,7 +143,8 @@ impl Inner {
 
     /// What each thread does.
     fn work(&self) {
-        while let Some((number, due)) = self.turns.next() {
+        let mut buffer = Vec::new();
+        while let Some((number, due)) = self.turns.next(&mut buffer) {
             let task = lock(&self.tasks).by_number.get(&number).cloned();
             let turn = AssertUnwindSafe(|| match &task {
                 Some(task) => task.turn(due),

@@ -11,6 +11,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
+use std::vec::Drain;
 
 use crate::sync::{Condvar, Mutex, MutexGuard, Poller, lock, now, wait, wait_while};
 
@@ -33,9 +34,8 @@ struct Locked {
     members: BTreeMap<u64, Waiting>,
     /// The number of the last member that was added.
     last: u64,
-    /// The tasks that are due, each with its members that are.
-    due: BTreeMap<u64, Vec<u64>>,
-    /// These tasks, the one that has waited longest first.
+    tasks: BTreeMap<u64, Members>,
+    /// The tasks that are due, the one that has waited longest first.
     order: VecDeque<u64>,
     timers: BTreeSet<(Instant, u64)>,
     poll: Poll,
@@ -56,18 +56,27 @@ enum Poll {
     Until(Option<Instant>),
 }
 
+/// The members of a task.
+#[derive(Default)]
+struct Members {
+    count: usize,
+    /// Those that are due.
+    due: Vec<u64>,
+    has_turn: bool,
+}
+
 /// What is known of a member.
 struct Waiting {
     task: u64,
-    has_turn: bool,
-    /// True from a wake-up on, until the next turn begins.
+    /// True from a wake-up on, until its turn begins.
     is_woken: bool,
     is_readable: bool,
     /// When its next turn is due.
     timer: Option<Instant>,
 }
 
-/// A member of a task, which gets turns until this is dropped. A task can have several.
+/// A member of a task, which gets turns until this is dropped. A task can have several: those that
+/// are due get their turns together.
 pub struct Member {
     turns: Arc<Turns>,
     task: u64,
@@ -80,12 +89,17 @@ impl Member {
         self.number
     }
 
-    /// Has it get a turn: a later one, if it has one now.
+    /// Has it get a turn: a later one, if its task has one now.
     pub fn wake(&self) {
         self.turns.wake(self.number);
     }
 
-    /// Returns a waker that does the same.
+    /// Has it get a turn at an instant, unless it gets one before.
+    pub fn wake_at(&self, at: Instant) {
+        self.turns.set_timer(self.number, at);
+    }
+
+    /// Returns a waker that does as [`wake`](Self::wake).
     pub fn waker(&self) -> Waker {
         Waker::from(Arc::new(MemberWaker {
             turns: Arc::downgrade(&self.turns),
@@ -123,14 +137,37 @@ impl Wake for MemberWaker {
     }
 }
 
-/// A member's turn: it gets no other one before this one ends. One that is dropped ends, and the
-/// next one comes with a wake-up.
+/// The turn of a task: it gets no other one before this one is dropped.
+pub struct Due<'a> {
+    turns: &'a Turns,
+    task: u64,
+    numbers: Drain<'a, (u64, bool)>,
+}
+
+impl<'a> Iterator for Due<'a> {
+    type Item = Turn<'a>;
+
+    /// Returns the turn of a member that is due.
+    fn next(&mut self) -> Option<Turn<'a>> {
+        let (number, is_readable) = self.numbers.next()?;
+        Some(Turn { turns: self.turns, number, is_readable })
+    }
+}
+
+impl Drop for Due<'_> {
+    fn drop(&mut self) {
+        let mut locked = lock(&self.turns.locked);
+        if locked.end_turn(self.task) {
+            self.turns.rouse(&locked);
+        }
+    }
+}
+
+/// The turn of a member. After one that is dropped, the next one comes with a wake-up.
 pub struct Turn<'a> {
     turns: &'a Turns,
     number: u64,
     is_readable: bool,
-    /// When the next one is due.
-    until: Option<Instant>,
 }
 
 impl Turn<'_> {
@@ -144,44 +181,27 @@ impl Turn<'_> {
         self.is_readable
     }
 
-    /// Ends the turn. The next one comes at an instant, once the descriptor is readable, or with a
-    /// wake-up, whatever is first; at once if the member was woken during this turn.
-    pub fn sleep(mut self, until: Option<Instant>, descriptor: Option<BorrowedFd<'_>>) {
-        let polled = descriptor.map(|it| self.turns.poller.listen(it, self.number));
-        // The kernel has no memory, or the limit of polled descriptors is reached, which may pass.
-        // Until then the member tries the descriptor after each sleep.
-        self.is_readable = matches!(polled, Some(Err(_)));
-        self.until = match self.is_readable {
-            true => Some(until.into_iter().fold(now() + POLL_RETRY, Instant::min)),
-            false => until,
-        };
-    }
-
-    /// Ends the turn. The next one comes at once, after those that are due already.
-    pub fn again(self) {
-        self.turns.wake(self.number);
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        let mut locked = lock(&self.turns.locked);
-        let Some(member) = locked.members.get_mut(&self.number) else {
-            return;
-        };
-        member.has_turn = false;
-        member.is_readable |= self.is_readable && self.until.is_some();
-        if member.is_woken {
-            locked.make_due(self.number);
-            self.turns.rouse(&locked);
-        } else if let Some(until) = self.until {
-            member.timer = Some(until);
-            locked.timers.insert((until, self.number));
-            let is_sooner = |polled: Option<Instant>| polled.is_none_or(|polled| until < polled);
-            if matches!(locked.poll, Poll::Until(polled) if is_sooner(polled)) {
-                self.turns.poller.wake();
+    /// Has the member get its next turn at an instant, once the descriptor is readable, or with a
+    /// wake-up, whatever is first.
+    pub fn sleep(self, until: Option<Instant>, descriptor: Option<BorrowedFd<'_>>) {
+        let Turn { turns, number, .. } = self;
+        let mut until = until;
+        if descriptor.is_some_and(|it| turns.poller.listen(it, number).is_err()) {
+            // The kernel has no memory, or the limit of polled descriptors is reached, which may
+            // pass. Until then the member tries the descriptor after each sleep.
+            until = Some(until.into_iter().fold(now() + POLL_RETRY, Instant::min));
+            if let Some(member) = lock(&turns.locked).members.get_mut(&number) {
+                member.is_readable = true;
             }
         }
+        if let Some(until) = until {
+            turns.set_timer(number, until);
+        }
+    }
+
+    /// Has the member get its next turn at once, after those that are due already.
+    pub fn again(self) {
+        self.turns.wake(self.number);
     }
 }
 
@@ -201,12 +221,13 @@ impl Turns {
         locked.last += 1;
         let number = locked.last;
         locked.members.insert(number, Waiting::new(task));
+        locked.tasks.entry(task).or_default().count += 1;
         Member { turns: Arc::clone(self), task, number }
     }
 
-    /// Waits for the next turns: those of one task. Returns its number; `None` once the threads are
-    /// to end and there is no member.
-    pub(crate) fn next(&self) -> Option<(u64, Vec<Turn<'_>>)> {
+    /// Waits for the next turn, with a buffer that is empty. Returns the task's number; `None` once
+    /// the threads are to end and there is no member.
+    pub(crate) fn next<'a>(&'a self, due: &'a mut Vec<(u64, bool)>) -> Option<(u64, Due<'a>)> {
         let mut locked = lock(&self.locked);
         loop {
             let now = now();
@@ -214,18 +235,12 @@ impl Turns {
             if locked.is_poll_due(now) {
                 locked = self.poll(locked, Some(now));
             }
-            if let Some((task, due)) = locked.begin_turns() {
+            if let Some(task) = locked.begin_turn(due) {
                 if !locked.order.is_empty() || locked.poll == Poll::NoThread {
                     // Another thread takes the next ones, or polls.
                     self.rouse(&locked);
                 }
-                let turn = |(number, is_readable)| Turn {
-                    turns: self,
-                    number,
-                    is_readable,
-                    until: None,
-                };
-                return Some((task, due.into_iter().map(turn).collect()));
+                return Some((task, Due { turns: self, task, numbers: due.drain(..) }));
             }
             if locked.is_over() {
                 return None;
@@ -262,10 +277,18 @@ impl Turns {
         locked
     }
 
-    fn wake(&self, number: u64) {
+    pub(crate) fn wake(&self, number: u64) {
         let mut locked = lock(&self.locked);
         if locked.wake(number) {
             self.rouse(&locked);
+        }
+    }
+
+    /// Has a member get a turn at an instant, unless it gets one before.
+    fn set_timer(&self, number: u64, at: Instant) {
+        let mut locked = lock(&self.locked);
+        if locked.set_timer(number, at) {
+            self.poller.wake();
         }
     }
 
@@ -312,7 +335,7 @@ impl Turns {
 
 impl Waiting {
     fn new(task: u64) -> Waiting {
-        Waiting { task, has_turn: false, is_woken: false, is_readable: false, timer: None }
+        Waiting { task, is_woken: false, is_readable: false, timer: None }
     }
 }
 
@@ -321,7 +344,7 @@ impl Locked {
         self.is_stopping && self.members.is_empty()
     }
 
-    /// Has a member get a turn. Returns whether it is due now, and was not before.
+    /// Has a member get a turn. Returns whether its task is due now, and was not before.
     fn wake(&mut self, number: u64) -> bool {
         let Some(member) = self.members.get_mut(&number) else {
             return false;
@@ -332,28 +355,60 @@ impl Locked {
         if let Some(at) = member.timer.take() {
             self.timers.remove(&(at, number));
         }
-        // At the end of the turn that it has, that is looked at.
-        let is_due = !member.has_turn;
+        let task = member.task;
+        let Some(members) = self.tasks.get_mut(&task) else {
+            return false;
+        };
+        members.due.push(number);
+        // At the end of the turn that the task has, they are looked at.
+        let is_due = !members.has_turn && members.due.len() == 1;
         if is_due {
-            self.make_due(number);
+            self.order.push_back(task);
         }
         is_due
     }
 
-    fn make_due(&mut self, number: u64) {
-        let Some(member) = self.members.get(&number) else {
-            return;
+    /// Returns whether the thread that polls is to look at it.
+    fn set_timer(&mut self, number: u64, at: Instant) -> bool {
+        let Some(member) = self.members.get_mut(&number) else {
+            return false;
         };
-        let due = self.due.entry(member.task).or_default();
-        if due.is_empty() {
-            self.order.push_back(member.task);
+        if member.is_woken || member.timer.is_some_and(|timer| timer <= at) {
+            return false;
         }
-        due.push(number);
+        if let Some(before) = member.timer.replace(at) {
+            self.timers.remove(&(before, number));
+        }
+        self.timers.insert((at, number));
+        let is_sooner = |polled: Option<Instant>| polled.is_none_or(|polled| at < polled);
+        matches!(self.poll, Poll::Until(polled) if is_sooner(polled))
+    }
+
+    /// Ends the turn of a task. Returns whether it is due again.
+    fn end_turn(&mut self, task: u64) -> bool {
+        let Some(members) = self.tasks.get_mut(&task) else {
+            return false;
+        };
+        members.has_turn = false;
+        let is_due = !members.due.is_empty();
+        if is_due {
+            self.order.push_back(task);
+        }
+        is_due
     }
 
     fn remove(&mut self, number: u64) {
-        if let Some(at) = self.members.remove(&number).and_then(|member| member.timer) {
+        let Some(member) = self.members.remove(&number) else {
+            return;
+        };
+        if let Some(at) = member.timer {
             self.timers.remove(&(at, number));
+        }
+        if let Some(members) = self.tasks.get_mut(&member.task) {
+            members.count -= 1;
+            if members.count == 0 {
+                self.tasks.remove(&member.task);
+            }
         }
     }
 
@@ -372,19 +427,21 @@ impl Locked {
         }
     }
 
-    /// Takes the turns of the task that has waited longest: the numbers of its members, and whether
-    /// the descriptor of each is readable.
-    fn begin_turns(&mut self) -> Option<(u64, Vec<(u64, bool)>)> {
+    /// Takes the turn of the task that has waited longest: the numbers of its members that are due,
+    /// and whether the descriptor of each is readable.
+    fn begin_turn(&mut self, due: &mut Vec<(u64, bool)>) -> Option<u64> {
         while let Some(task) = self.order.pop_front() {
-            let numbers = self.due.remove(&task).unwrap_or_default();
-            let turns = numbers.into_iter().filter_map(|number| {
+            let Some(members) = self.tasks.get_mut(&task) else {
+                continue;
+            };
+            due.extend(members.due.drain(..).filter_map(|number| {
                 let member = self.members.get_mut(&number)?;
-                (member.has_turn, member.is_woken) = (true, false);
+                member.is_woken = false;
                 Some((number, std::mem::take(&mut member.is_readable)))
-            });
-            let turns: Vec<_> = turns.collect();
-            if !turns.is_empty() {
-                return Some((task, turns));
+            }));
+            members.has_turn = !due.is_empty();
+            if members.has_turn {
+                return Some(task);
             }
         }
         None

@@ -1,6 +1,7 @@
 //! Waits for descriptors.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -58,25 +59,25 @@ impl Poller {
 
     /// Waits until `until`, for a wake-up, or for a descriptor, and returns the numbers of those
     /// that are readable. It may return early.
-    pub fn wait(&self, until: Option<Instant>) -> Vec<u64> {
-        let mut events = Vec::with_capacity(EVENTS);
+    pub fn wait(&self, until: Option<Instant>) -> impl Iterator<Item = u64> + use<> {
+        let mut buffer = [const { MaybeUninit::uninit() }; EVENTS];
         // One too long for the kernel counts as no limit.
         let timeout = until.and_then(|until| {
             Timespec::try_from(until.saturating_duration_since(crate::now())).ok()
         });
-        let buffer = rustix::buffer::spare_capacity(&mut events);
-        match epoll::wait(&self.epoll, buffer, timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
+        let mut numbers = [WAKEUP; EVENTS];
+        match epoll::wait(&self.epoll, &mut buffer, timeout.as_ref()) {
+            Ok((events, _)) => {
+                events.iter().zip(&mut numbers).for_each(|(it, at)| *at = it.data.u64());
+                if events.iter().any(|it| it.data.u64() == WAKEUP) {
+                    // If it cannot be read it stays readable, and a wait returns early.
+                    let _ = rustix::io::read(&self.wakeup, &mut [0u8; 8]);
+                }
+            }
+            Err(Errno::INTR) => {}
             // There is no other reason on a kernel as documented: the thread does not spin on one.
             Err(_) => thread::sleep(POLL_RETRY),
         }
-        let is_other = |number: &u64| {
-            if *number == WAKEUP {
-                // If it cannot be read it stays readable, and a wait returns early.
-                let _ = rustix::io::read(&self.wakeup, &mut [0u8; 8]);
-            }
-            *number != WAKEUP
-        };
-        events.iter().map(|event| event.data.u64()).filter(is_other).collect()
+        numbers.into_iter().filter(|number| *number != WAKEUP)
     }
 }

@@ -39,7 +39,7 @@ fn guests_are_a_vertex_between_what_they_need_and_what_they_refresh() {
     // No pass runs by timer within the test.
     let passes = trueup_loop::Config::default().with_interval(HOUR);
     let passes = Loop::new(engine, (), (), MemoryLedger::default(), (), passes);
-    let engine = SourceVertex::of_loop(passes).unwrap();
+    let engine = SourceVertex::of_loop(passes);
 
     let ready = test.folder.join("network");
     let has_network = ready.clone();

@@ -1,9 +1,10 @@
 //! A vertex whose results are reported.
 
 use std::sync::Arc;
+use std::task::Waker;
 
-use trueup_graph::{Failure, Records, RunContext, Verdict, Vertex, Watch};
-use trueup_reconcile::Hints;
+use trueup_graph::{Failure, Records, RunContext, Turn, Verdict, Vertex, Watch};
+use trueup_reconcile::{Drained, Hints};
 
 /// What is called with the name of a vertex and the result of a run that may change something.
 pub type OnResult = Arc<dyn Fn(&str, &Result<Verdict, Failure>) + Send + Sync>;
@@ -39,8 +40,12 @@ impl Vertex for Reported {
         self.vertex.announces()
     }
 
-    fn watch(&mut self, hints: Hints) -> Result<Watch, Failure> {
-        self.vertex.watch(hints)
+    fn watch(&mut self, hints: Hints, waker: Waker) -> Result<Watch, Failure> {
+        self.vertex.watch(hints, waker)
+    }
+
+    fn events(&mut self, turn: Turn<'_>) -> Result<Drained, Failure> {
+        self.vertex.events(turn)
     }
 
     fn records(&self) -> Records {

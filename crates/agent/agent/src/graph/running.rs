@@ -135,7 +135,7 @@ impl RunningGraph {
         declared: &file::File,
         parts: Vec<(Part, Desired)>,
         paused: Paused,
-        make: impl Fn(Part, Desired) -> Result<SourceVertex<Host>>,
+        make: impl Fn(Part, Desired) -> SourceVertex<Host>,
         declare: impl Fn(Part, Revision),
         leave: impl Fn(Part),
     ) -> Result<()> {
@@ -148,7 +148,7 @@ impl RunningGraph {
                     declaring.push((part, source.clone(), desired));
                     next.push((part, source.clone()));
                 }
-                None => next.push((part, make(part, desired)?)),
+                None => next.push((part, make(part, desired))),
             }
         }
         let stays = |part| next.iter().any(|(it, _)| *it == part);

@@ -5,6 +5,7 @@ mod intake;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex};
+use std::task::Waker;
 
 use anyhow::Result;
 use trueup_file::File;
@@ -236,10 +237,10 @@ impl Vertex for CollectorVertex {
         verdict
     }
 
-    fn watch(&mut self, hints: Hints) -> Result<Watch, Failure> {
+    fn watch(&mut self, hints: Hints, _: Waker) -> Result<Watch, Failure> {
         if let Some(collecting) = &self.shared.lock().collecting {
             collecting.hints.set(hints);
         }
-        Ok(Watch::Active(Box::new(())))
+        Ok(Watch::Hints)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use trueup_graph::{SourceVertex, Vertex};
 use trueup_loop::{Config, Loop};
 use trueup_reconcile::MemoryLedger;
@@ -29,7 +29,7 @@ impl Exporting {
         owner: String,
         ttl: Duration,
         reporter: &Reporter,
-    ) -> Result<Exporting> {
+    ) -> Exporting {
         let (of_session, of_pass) = (reporter.clone(), reporter.clone());
         let exporter = HostExporter::new(world, owner, ttl).on_event(move |event, session| {
             let (note, is_error) = words(event);
@@ -45,8 +45,7 @@ impl Exporting {
         let passes = passes.on_report(move |pass| {
             of_pass.world(|world| note_pass(&mut world.exports, pass.result));
         });
-        let source = SourceVertex::of_loop(passes).map_err(|error| anyhow!("{error}"))?;
-        Ok(Exporting { source, reporter: reporter.clone() })
+        Exporting { source: SourceVertex::of_loop(passes), reporter: reporter.clone() }
     }
 
     /// Declares the exports.

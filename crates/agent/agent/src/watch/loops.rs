@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
 use trueup_graph::SourceVertex;
 use trueup_loop::{Budget, Config, Handle, Loop, ObjectStatus, Revision, Stats};
 use trueup_reconcile::{OpKey, Source as _, Status, Subscribed};
@@ -152,11 +151,7 @@ pub(crate) struct PartMaker {
 
 impl PartMaker {
     /// Makes the loop of a part.
-    ///
-    /// # Errors
-    ///
-    /// When the operating system refuses a descriptor.
-    pub(crate) fn make(&self, part: Part, desired: Desired) -> Result<SourceVertex<Host>> {
+    pub(crate) fn make(&self, part: Part, desired: Desired) -> SourceVertex<Host> {
         let host = Host::new(part, |of| self.state.ledger(of), &self.pass_timer);
         let config = match part {
             Part::Network => self.config,
@@ -167,8 +162,7 @@ impl PartMaker {
         let (scope, options) = (self.scope.clone(), self.options.clone());
         let passes = Loop::new(host, scope, desired, ledger, options, config);
         let passes = self.budget.iter().fold(passes, Loop::with_budget);
-        let passes = self.reporting(part, passes);
-        SourceVertex::of_loop(passes).map_err(|error| anyhow!("{error}"))
+        SourceVertex::of_loop(self.reporting(part, passes))
     }
 
     /// Has a loop count from now on.

@@ -120,6 +120,9 @@ pub(super) fn call(shared: &Shared, mut calls: Vec<Call>) -> MutexGuard<'_, Core
         let result = result.map_err(|failure| failure.class());
         let kinds = call.run_context.kinds();
         exchange(shared, call.run, &call.cell, verdict, call.run_context);
+        if let Some(member) = call.cell.take_missed() {
+            lock(&shared.core).wake_watched(member);
+        }
         let cell = Arc::downgrade(&call.cell);
         // It may be the last hold of a vertex that has left: it is dropped without the lock.
         discard(call.cell);
@@ -148,6 +151,10 @@ pub(super) fn call(shared: &Shared, mut calls: Vec<Call>) -> MutexGuard<'_, Core
 }
 
 impl Core {
+    fn wake_watched(&self, member: u64) {
+        self.watched.get(&member).iter().for_each(|(_, member)| member.wake());
+    }
+
     /// Keeps why a run failed, or what it warned of, unless another vertex is in its place.
     fn set_message(&mut self, run: RunId, cell: &Weak<Cell>, message: Option<String>) {
         let vertex = self.state.vertex_of(run);

@@ -1,7 +1,7 @@
 //! The vertex behind a number of the graph.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::ports::Value;
 use crate::sync::{Mutex, lock};
@@ -19,6 +19,10 @@ pub(super) struct Cell {
 
 struct Rare {
     place: Place,
+    /// The number of the member that waits for its events; 0: there is none.
+    member: AtomicU64,
+    /// Its events could not be taken while it was called.
+    is_missed: AtomicBool,
     /// What it received in its last successful run, by each port.
     seen: Mutex<Vec<Value>>,
 }
@@ -52,8 +56,8 @@ impl Cell {
                 vertex: AtomicU32::new(at),
                 is_reversal: AtomicBool::new(false),
             }));
-            let seen = Mutex::default();
-            Box::new(Rare { place, seen })
+            let (member, is_missed) = (AtomicU64::new(0), AtomicBool::new(false));
+            Box::new(Rare { place, member, is_missed, seen: Mutex::default() })
         };
         Cell { vertex: Mutex::new(vertex), rare: is_rare.then(rare) }
     }
@@ -75,6 +79,24 @@ impl Cell {
             numbered.vertex.store(vertex.unwrap_or(NONE), Ordering::SeqCst);
             numbered.is_reversal.fetch_or(is_reversal, Ordering::SeqCst);
         }
+    }
+
+    /// Sets which member waits for its events, and returns the one before.
+    pub(super) fn set_member(&self, number: u64) -> u64 {
+        self.rare.as_ref().map_or(0, |it| it.member.swap(number, Ordering::SeqCst))
+    }
+
+    pub(super) fn set_missed(&self, is_missed: bool) {
+        if let Some(rare) = &self.rare {
+            rare.is_missed.store(is_missed, Ordering::SeqCst);
+        }
+    }
+
+    /// Returns the member that has missed events while the vertex was called, if it has.
+    pub(super) fn take_missed(&self) -> Option<u64> {
+        let rare = self.rare.as_ref()?;
+        let is_missed = rare.is_missed.swap(false, Ordering::SeqCst);
+        is_missed.then(|| rare.member.load(Ordering::SeqCst))
     }
 
     pub(super) fn seen(&self) -> Vec<Value> {

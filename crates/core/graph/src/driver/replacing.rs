@@ -1,13 +1,16 @@
 //! The replacement of the graph of a driver.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use super::cell::Cell;
+use super::cell::{Cell, Place};
+use super::jobs::{Named, NamedJobs};
 use super::shared::{Core, stopped};
-use super::{Driver, restoring, worker};
+use super::{Driver, restoring};
 use crate::error::ErrorKind;
 use crate::panics::{catch, discard};
+use crate::runner::Runner;
 use crate::sync::{lock, now};
 use crate::{Error, Graph, Records, Vertex, VertexId, VertexSpec};
 
@@ -102,9 +105,13 @@ impl Driver {
         for (at, cell) in (0..).zip(&core.cells) {
             cell.set_place(Some(at), core.state.graph().is_reversal(VertexId(at)));
         }
+        let is_over = |cell: &Cell| !cell.place().is_some_and(Place::is_watching);
+        let over = core.watched.iter().filter(|(_, (cell, _))| is_over(cell));
+        let over: Vec<u64> = over.map(|(number, _)| *number).collect();
+        let unwatched: Vec<_> = over.iter().filter_map(|it| core.watched.remove(it)).collect();
         self.shared.wake(&mut core);
         drop(core);
-        self.shared.watcher.wake();
+        unwatched.into_iter().for_each(discard);
         unused.into_iter().for_each(discard);
         old.into_iter().for_each(discard);
         gone.into_iter().for_each(discard);
@@ -113,18 +120,31 @@ impl Driver {
 
     /// Starts those threads that do not run yet.
     pub(super) fn start_named(&self, names: BTreeSet<Arc<str>>) -> Result<(), Error> {
+        // Held, so that each is started once.
+        let mut runners = lock(&self.named);
         for name in names {
-            let mut core = lock(&self.shared.core);
-            if core.named.contains_key(&name) {
+            if runners.contains_key(&name) {
                 continue;
             }
-            core.named.insert(name.clone(), Default::default());
-            drop(core);
-            if let Err(error) = worker::start_named(&self.shared, &name) {
-                lock(&self.shared.core).named.remove(&name);
-                return Err(error);
-            }
+            let runner = start_threads(&name, NonZeroUsize::MIN)?;
+            runner.add_task(|member| {
+                let (shared, thread) = (Arc::clone(&self.shared), Arc::clone(&name));
+                lock(&shared.core).named.insert(Arc::clone(&name), Named::new(member));
+                Arc::new(NamedJobs { shared, thread })
+            });
+            runners.insert(name, runner);
         }
         Ok(())
     }
+}
+
+/// Starts threads of a name.
+pub(super) fn start_threads(name: &str, count: NonZeroUsize) -> Result<Runner, Error> {
+    let failed = |error: &dyn std::fmt::Display| {
+        Error::new(ErrorKind::Os, format!("cannot start thread {name:?}: {error}"))
+    };
+    if name.contains('\0') {
+        return Err(failed(&"its name has a NUL byte; choose another"));
+    }
+    Runner::start(name, count).map_err(|error| failed(&error))
 }

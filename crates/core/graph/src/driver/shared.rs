@@ -1,6 +1,6 @@
 //! What the threads of a driver and its callers share.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
@@ -8,27 +8,22 @@ use std::time::Instant;
 use trueup_reconcile::Ledger;
 
 use super::cell::Cell;
-use super::watcher::Watcher;
-use super::worker::Job;
+use super::jobs::{JobWaker, Named};
 use crate::error::ErrorKind;
 use crate::panics::discard;
 use crate::ports::Value;
-use crate::sync::{Condvar, Mutex, MutexGuard, lock, now, wait_until};
+use crate::runner::Member;
+use crate::sync::{Condvar, Mutex, MutexGuard, lock, now};
 use crate::{Error, RunId, State, VertexId};
 
 pub(super) struct Shared {
     pub(super) core: Mutex<Core>,
-    /// Wakes a worker.
-    pub(super) work: Condvar,
-    /// Wakes the threads that vertices are declared to run on.
-    pub(super) named_work: Condvar,
     /// Wakes runs that wait for the record of what they will change.
     pub(super) recorded: Condvar,
     /// Wakes callers that wait for something of the core.
     pub(super) changed: Condvar,
     /// `None` once the driver has stopped.
     pub(super) ledger: Mutex<Option<Box<dyn Ledger + Send>>>,
-    pub(super) watcher: Watcher,
     /// Workers that wait for the lock, and will look what there is to do.
     pub(super) coming: AtomicUsize,
 }
@@ -46,12 +41,15 @@ pub(super) struct Core {
     pub(super) messages: BTreeMap<VertexId, String>,
     /// How many jobs are executed, or wait for their named thread.
     pub(super) executing: usize,
+    pub(super) waker: JobWaker,
     /// By the name of the thread.
-    pub(super) named: BTreeMap<Arc<str>, VecDeque<Job>>,
-    pub(super) sleepers: Sleepers,
+    pub(super) named: BTreeMap<Arc<str>, Named>,
+    /// The first member of the task of events.
+    pub(super) events: Option<Member>,
+    /// The vertices that wait for events, by the numbers of their members.
+    pub(super) watched: BTreeMap<u64, (Arc<Cell>, Member)>,
     /// Callers that wait.
     pub(super) waiting: usize,
-    pub(super) threads: usize,
     pub(super) is_stopping: bool,
     /// Of the runs that begin from now on. Those that a pause has interrupted keep theirs.
     pub(super) is_interrupted: Arc<AtomicBool>,
@@ -59,35 +57,11 @@ pub(super) struct Core {
     pub(super) ledger_failure: Option<String>,
 }
 
-/// The workers that sleep.
-#[derive(Default)]
-pub(super) struct Sleepers {
-    count: usize,
-    /// One was woken, and has not come yet.
-    is_woken: bool,
-    /// Until when one of them sleeps at the longest. `None`: until it is woken.
-    until: Option<Instant>,
-}
-
 impl Shared {
     /// Has a worker, and callers, look at what has changed.
     pub(super) fn wake(&self, core: &mut Core) {
         self.wake_worker(core);
         self.wake_callers(core);
-    }
-
-    /// Wakes a worker if there is something to do, unless one is about to look anyway. That one
-    /// wakes the next.
-    pub(super) fn wake_worker(&self, core: &mut Core) {
-        let is_one_coming = core.sleepers.is_woken || self.coming.load(Ordering::SeqCst) > 0;
-        if core.sleepers.count == 0 || is_one_coming {
-            return;
-        }
-        let is_earlier = |at| core.sleepers.until.is_none_or(|until| at < until);
-        if core.state.has_action() || core.state.poll_timeout().is_some_and(is_earlier) {
-            core.sleepers.is_woken = true;
-            self.work.notify_one();
-        }
     }
 
     /// Wakes those that wait for the graph to be at rest, if it is.
@@ -100,17 +74,6 @@ impl Shared {
         }
     }
 
-    /// Has a worker sleep, until there is something to do.
-    pub(super) fn sleep<'a>(&self, mut core: MutexGuard<'a, Core>) -> MutexGuard<'a, Core> {
-        let until = core.state.poll_timeout();
-        core.sleepers.count += 1;
-        core.sleepers.until = until;
-        core = wait_until(&self.work, core, until);
-        core.sleepers.count -= 1;
-        (core.sleepers.is_woken, core.sleepers.until) = (false, None);
-        core
-    }
-
     /// Locks the core for a worker that will look what there is to do.
     pub(super) fn come(&self) -> MutexGuard<'_, Core> {
         self.coming.fetch_add(1, Ordering::SeqCst);
@@ -119,17 +82,20 @@ impl Shared {
         core
     }
 
+    /// True if a worker waits for the lock, and will look what there is to do.
+    pub(super) fn is_one_coming(&self) -> bool {
+        self.coming.load(Ordering::SeqCst) > 0
+    }
+
     pub(super) fn begin_stop(&self) {
         let mut core = lock(&self.core);
         core.is_stopping = true;
         core.is_interrupted.store(true, Ordering::SeqCst);
         core.state.handle_pause(now());
-        self.work.notify_all();
-        self.named_work.notify_all();
+        core.waker.wake();
+        core.named.values().for_each(|it| it.member.wake());
         self.changed.notify_all();
         self.recorded.notify_all();
-        drop(core);
-        self.watcher.wake();
     }
 }
 

@@ -7,6 +7,7 @@ mod write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::task::Waker;
 
 use trueup_path::{Error, ErrorKind, Place, TrustedUsers, read};
 use trueup_reconcile::{ErrorClass, Hints};
@@ -169,7 +170,10 @@ impl Vertex for File {
     fn check_apply(&mut self, context: &RunContext, apply: bool) -> Result<Verdict, Failure> {
         let users = self.users()?;
         // Before anything is read, so that no change after it is missed.
-        if let Err(error) = self.watch.move_to(&users, &self.watched()) {
+        let mut watch = std::mem::take(&mut self.watch);
+        let moved = watch.move_to(&users, &self.watched());
+        self.watch = watch;
+        if let Err(error) = moved {
             context.warn(format_args!(
                 "{}: changes are not announced, as its folder cannot be watched: {error}; raise \
                  fs.inotify.max_user_watches or fs.inotify.max_user_instances",
@@ -216,8 +220,9 @@ impl Vertex for File {
         Ok(Verdict::Changed)
     }
 
-    fn watch(&mut self, hints: Hints) -> Result<Watch, Failure> {
-        Ok(Watch::Active(self.watch.begin(hints)))
+    fn watch(&mut self, hints: Hints, _: Waker) -> Result<Watch, Failure> {
+        self.watch.begin(hints);
+        Ok(Watch::Hints)
     }
 
     fn records(&self) -> Records {

@@ -1,12 +1,14 @@
 //! A vertex made of a source: its loop, which takes its steps when the graph says so.
 
 use std::collections::BTreeSet;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::sync::Arc;
+use std::task::Waker;
 
-use trueup_loop::{Config, Handle, Loop, Step, Stepped};
-use trueup_reconcile::{Drained, ErrorClass, Hints, Ledger, Outcome, Report, Source, Subscription};
+use trueup_loop::{Config, ErrorKind, Handle, Loop, Step};
+use trueup_reconcile::{Drained, ErrorClass, Hints, Ledger, Outcome, Report, Source};
 
-use crate::{Failure, Records, RunContext, Verdict, Vertex, Watch};
+use crate::sync::{Mutex, lock};
+use crate::{Failure, Records, RunContext, Turn, Verdict, Vertex, Watch};
 
 /// A vertex that runs the passes of any [`Source`], as its [`Loop`] has them due.
 ///
@@ -29,39 +31,64 @@ use crate::{Failure, Records, RunContext, Verdict, Vertex, Watch};
 ///
 /// Clones are the same vertex.
 pub struct SourceVertex<S: Source> {
-    stepped: Stepped<S>,
+    shared: Arc<SharedLoop<S>>,
     reversed: Option<S::Desired>,
     /// The state for it is declared.
     is_reversing: bool,
 }
 
+struct SharedLoop<S: Source> {
+    handle: Handle<S>,
+    running: Mutex<RunningLoop<S>>,
+}
+
+struct RunningLoop<S: Source> {
+    /// `None` once it has ended, or during a call, so that a panic drops it.
+    passes: Option<Loop<'static, S>>,
+    ended: Option<Result<(), trueup_loop::Error>>,
+    /// Has the graph call for events.
+    waker: Option<Waker>,
+}
+
+impl<S: Source> RunningLoop<S> {
+    /// Has the loop take steps.
+    fn call(&mut self, steps: impl FnOnce(&mut Loop<'static, S>) -> Step) -> Step {
+        let Some(mut passes) = self.passes.take() else {
+            return Step::Ended(self.result());
+        };
+        let step = steps(&mut passes);
+        match &step {
+            Step::Ended(result) => self.ended = Some(result.clone()),
+            _ => self.passes = Some(passes),
+        }
+        step
+    }
+
+    fn result(&self) -> Result<(), trueup_loop::Error> {
+        self.ended.clone().unwrap_or_else(|| Err(trueup_loop::Error::new(ErrorKind::Panicked)))
+    }
+}
+
 impl<S: Source> SourceVertex<S> {
     /// Makes a vertex of what each pass of the source is given, and a loop of default settings.
-    ///
-    /// # Errors
-    ///
-    /// When the operating system refuses a descriptor.
     pub fn new(
         source: S,
         scope: S::Scope,
         desired: S::Desired,
         ledger: impl Ledger + Send + 'static,
         options: S::Options,
-    ) -> Result<Self, Failure> {
+    ) -> Self {
         let config = Config::default();
         Self::of_loop(Loop::new(source, scope, desired, ledger, options, config))
     }
 
     /// Makes a vertex of a loop. Its handles and callbacks work as in [`Loop::run`]; callbacks run
     /// on the threads of the graph.
-    ///
-    /// # Errors
-    ///
-    /// When the operating system refuses a descriptor.
-    pub fn of_loop(passes: Loop<'static, S>) -> Result<Self, Failure> {
-        let stepped = passes.stepped();
-        let stepped = stepped.map_err(|error| Failure::new(ErrorClass::Busy, error))?;
-        Ok(SourceVertex { stepped, reversed: None, is_reversing: false })
+    pub fn of_loop(passes: Loop<'static, S>) -> Self {
+        let handle = passes.handle();
+        let running = RunningLoop { passes: Some(passes), ended: None, waker: None };
+        let shared = Arc::new(SharedLoop { handle, running: Mutex::new(running) });
+        SourceVertex { shared, reversed: None, is_reversing: false }
     }
 
     /// Sets the desired state once the vertex has left the graph: most often the empty one. Without
@@ -73,29 +100,36 @@ impl<S: Source> SourceVertex<S> {
 
     /// Returns the controls of the loop.
     pub fn handle(&self) -> &Handle<S> {
-        self.stepped.handle()
+        &self.shared.handle
     }
 
     /// Returns the result of [`Loop::run`], if the loop has ended: its scope is gone, or it was
     /// stopped.
     pub fn ended(&self) -> Option<Result<(), trueup_loop::Error>> {
-        self.stepped.ended()
+        let is_ended = self.handle().is_ended();
+        is_ended.then(|| lock(&self.shared.running).result())
     }
 
     fn pass(&self, context: &RunContext, apply: bool, is_forced: bool) -> Result<Verdict, Failure> {
         let should_continue = || context.should_continue();
         let before_change =
             |kinds: &[&'static str]| context.will_change(kinds.iter().copied()).is_ok();
-        let run = |is_forced| self.stepped.run(apply, is_forced, &should_continue, &before_change);
-        let step = match run(is_forced) {
-            Step::Idle | Step::Due if self.verdict(None).is_err() => run(true),
+        let mut running = lock(&self.shared.running);
+        let mut pass = |is_forced| {
+            running.call(|it| it.pass(apply, is_forced, &should_continue, &before_change))
+        };
+        let step = match pass(is_forced) {
+            Step::Rest(_) if self.verdict(None).is_err() => pass(true),
             step => step,
         };
+        // It waits for something else than before.
+        running.waker.iter().for_each(Waker::wake_by_ref);
+        drop(running);
         match step {
             Step::Looked => Ok(Verdict::WouldChange),
             Step::Passed => self.verdict(Some(context)),
             // None is due: what the last one found still holds.
-            Step::Idle | Step::Due => self.verdict(None),
+            Step::Rest(_) => self.verdict(None),
             Step::Ended(result) => Err(ended(result)),
         }
     }
@@ -191,7 +225,7 @@ impl<S> Vertex for SourceVertex<S>
 where
     S: Source + 'static,
     S::Desired: Send,
-    Stepped<S>: Send,
+    Self: Send,
 {
     fn check_apply(&mut self, context: &RunContext, apply: bool) -> Result<Verdict, Failure> {
         let is_forced = apply && context.refreshes() > 0;
@@ -202,11 +236,30 @@ where
         S::ANNOUNCES
     }
 
-    fn watch(&mut self, _: Hints) -> Result<Watch, Failure> {
+    fn watch(&mut self, _: Hints, waker: Waker) -> Result<Watch, Failure> {
+        let mut running = lock(&self.shared.running);
+        running.waker = Some(waker.clone());
         // It subscribes before the first pass.
-        match self.stepped.poll() {
+        match running.call(|it| {
+            it.set_waker(waker);
+            it.poll(false)
+        }) {
             Step::Ended(result) => Err(ended(result)),
-            _ => Ok(Watch::Active(Box::new(LoopSubscription(self.stepped.clone())))),
+            _ => Ok(Watch::Events),
+        }
+    }
+
+    fn events(&mut self, turn: Turn<'_>) -> Result<Drained, Failure> {
+        let mut running = lock(&self.shared.running);
+        match running.call(|it| it.poll(turn.is_readable())) {
+            Step::Ended(result) => Err(ended(result)),
+            Step::Rest(rest) => {
+                if let Some(passes) = &running.passes {
+                    passes.sleep(turn, rest);
+                }
+                Ok(if rest.is_pass_due { Drained::Hint } else { Drained::Nothing })
+            }
+            Step::Looked | Step::Passed => Ok(Drained::Nothing),
         }
     }
 
@@ -235,31 +288,14 @@ where
     }
 }
 
-/// The events of a loop: one for each pass that is due.
-struct LoopSubscription<S: Source>(Stepped<S>);
-
-impl<S: Source> Subscription<Failure> for LoopSubscription<S> {
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.0.as_fd())
-    }
-
-    fn drain(&mut self) -> Result<Drained, Failure> {
-        match self.0.poll() {
-            Step::Due => Ok(Drained::Hint),
-            Step::Ended(result) => Err(ended(result)),
-            _ => Ok(Drained::Nothing),
-        }
-    }
-}
-
 impl<S: Source> Clone for SourceVertex<S> {
     fn clone(&self) -> Self {
-        SourceVertex { stepped: self.stepped.clone(), reversed: None, is_reversing: false }
+        SourceVertex { shared: Arc::clone(&self.shared), reversed: None, is_reversing: false }
     }
 }
 
 impl<S: Source> std::fmt::Debug for SourceVertex<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SourceVertex").field("stepped", &self.stepped).finish_non_exhaustive()
+        f.debug_struct("SourceVertex").field("handle", self.handle()).finish_non_exhaustive()
     }
 }

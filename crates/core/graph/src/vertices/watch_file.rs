@@ -9,21 +9,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
+use std::time::Duration;
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 use trueup_path::TrustedUsers;
-use trueup_reconcile::{Drained, Hints, Subscription};
+use trueup_reconcile::Hints;
 
-use crate::Failure;
-use crate::sync::{Wakeup, lock};
+use crate::sync::{Poller, lock};
 
+/// How long the thread sleeps if the kernel refuses to poll.
+const LISTEN_RETRY: Duration = Duration::from_millis(100);
 /// What is watched of a folder.
 const EVENTS: WatchFlags = WatchFlags::ATTRIB
     .union(WatchFlags::CLOSE_WRITE)
@@ -35,23 +37,14 @@ const EVENTS: WatchFlags = WatchFlags::ATTRIB
     .union(WatchFlags::MOVE_SELF)
     .union(WatchFlags::ONLYDIR);
 
-/// The files that one vertex watches. It is moved by each run, and ends with its
-/// [subscription](Self::begin). A clone is of another vertex, and watches nothing yet.
+/// The files that one vertex watches. It is moved by each run, and ends when it is dropped. A clone
+/// is of another vertex, and watches nothing yet.
 #[derive(Debug, Default)]
-pub(super) struct FileWatch(Arc<Mutex<State>>);
-
-#[derive(Debug, Default)]
-struct State {
-    /// `None` before the watch begins, and after its end.
+pub(super) struct FileWatch {
+    /// `None` before the watch begins.
     hints: Option<Hints>,
     /// The process's folders, and the numbers of those that this watch is on.
     on: Option<(Arc<Folders>, BTreeSet<i32>)>,
-    id: u64,
-}
-
-/// Ends a watch when it is dropped, unless it has begun anew.
-struct Subscribed {
-    state: Arc<Mutex<State>>,
     id: u64,
 }
 
@@ -61,25 +54,26 @@ impl Clone for FileWatch {
     }
 }
 
-impl State {
-    fn end(&mut self) {
-        self.hints = None;
-        if let Some((folders, numbers)) = self.on.take() {
-            let numbers = numbers.into_iter();
-            numbers.for_each(|number| folders.remove(number, self.id));
-        }
+impl Drop for FileWatch {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
 impl FileWatch {
-    /// Begins to send these hints for what the next runs use. They end when the result is dropped.
-    pub(super) fn begin(&self, hints: Hints) -> Box<dyn Subscription<Failure> + Send> {
+    /// Begins to send these hints for what the next runs use.
+    pub(super) fn begin(&mut self, hints: Hints) {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let mut state = lock(&self.0);
-        state.end();
-        state.hints = Some(hints);
-        state.id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Box::new(Subscribed { state: Arc::clone(&self.0), id: state.id })
+        self.end();
+        self.hints = Some(hints);
+        self.id = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn end(&mut self) {
+        self.hints = None;
+        if let Some((folders, numbers)) = self.on.take() {
+            numbers.into_iter().for_each(|number| folders.remove(number, self.id));
+        }
     }
 
     /// Watches these files, and no others, if the watch has begun. A file whose folder cannot be
@@ -88,16 +82,15 @@ impl FileWatch {
     /// # Errors
     ///
     /// When a folder is there, and cannot be watched.
-    pub(super) fn move_to(&self, users: &TrustedUsers, paths: &[&Path]) -> io::Result<()> {
-        let mut state = lock(&self.0);
-        let Some(hints) = state.hints.clone() else {
+    pub(super) fn move_to(&mut self, users: &TrustedUsers, paths: &[&Path]) -> io::Result<()> {
+        let Some(hints) = self.hints.clone() else {
             return Ok(());
         };
-        let folders = match &state.on {
+        let folders = match &self.on {
             Some((folders, _)) => Arc::clone(folders),
             None => Folders::of_process()?,
         };
-        let before = state.on.take().map(|it| it.1).unwrap_or_default();
+        let before = self.on.take().map(|it| it.1).unwrap_or_default();
         let mut on = BTreeSet::new();
         let mut result = Ok(());
         for path in paths {
@@ -105,7 +98,7 @@ impl FileWatch {
                 continue;
             };
             let watched =
-                Watched { id: state.id, name: place.name().to_owned(), hints: hints.clone() };
+                Watched { id: self.id, name: place.name().to_owned(), hints: hints.clone() };
             match folders.add(&place.folder().path_by_descriptor(), watched) {
                 Ok(number) => {
                     on.insert(number);
@@ -114,29 +107,9 @@ impl FileWatch {
             }
         }
         let left = before.difference(&on);
-        left.for_each(|number| folders.remove(*number, state.id));
-        state.on = Some((folders, on));
+        left.for_each(|number| folders.remove(*number, self.id));
+        self.on = Some((folders, on));
         result
-    }
-}
-
-impl Drop for Subscribed {
-    fn drop(&mut self) {
-        let mut state = lock(&self.state);
-        if state.id == self.id {
-            state.end();
-        }
-    }
-}
-
-impl Subscription<Failure> for Subscribed {
-    /// All comes as hints.
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
-    fn drain(&mut self) -> Result<Drained, Failure> {
-        Ok(Drained::Nothing)
     }
 }
 
@@ -149,7 +122,7 @@ struct Inner {
     inotify: OwnedFd,
     /// By the number of the folder's watch.
     watched: Mutex<BTreeMap<i32, Vec<Watched>>>,
-    wakeup: Wakeup,
+    poller: Poller,
     is_ended: AtomicBool,
 }
 
@@ -171,7 +144,7 @@ impl Folders {
         let inner = Arc::new(Inner {
             inotify: inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?,
             watched: Mutex::default(),
-            wakeup: Wakeup::new()?,
+            poller: Poller::new()?,
             is_ended: AtomicBool::new(false),
         });
         let of_thread = Arc::clone(&inner);
@@ -212,7 +185,7 @@ impl Folders {
 impl Drop for Folders {
     fn drop(&mut self) {
         self.0.is_ended.store(true, Ordering::SeqCst);
-        self.0.wakeup.wake();
+        self.0.poller.wake();
     }
 }
 
@@ -222,7 +195,11 @@ impl Inner {
             let hints = self.drain();
             hints.iter().for_each(Hints::request_pass);
             if hints.is_empty() {
-                self.wakeup.wait(&[self.inotify.as_fd()]);
+                match self.poller.listen(self.inotify.as_fd(), 0) {
+                    Ok(()) => self.poller.wait(None).for_each(drop),
+                    // The kernel has no memory, which may pass.
+                    Err(_) => thread::sleep(LISTEN_RETRY),
+                }
             }
         }
     }

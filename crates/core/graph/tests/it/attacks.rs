@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use trueup_graph::{Driver, ErrorKind, Failure, RunContext, Verdict, Vertex, VertexSpec, Watch};
@@ -23,7 +24,7 @@ impl<F: FnMut(Option<&Hints>) + Send + 'static> Vertex for Dropped<F> {
         Ok(Verdict::InPlace)
     }
 
-    fn watch(&mut self, hints: Hints) -> Result<Watch, Failure> {
+    fn watch(&mut self, hints: Hints, _: Waker) -> Result<Watch, Failure> {
         self.hints = Some(hints);
         Ok(Watch::Unsupported)
     }

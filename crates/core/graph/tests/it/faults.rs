@@ -1,12 +1,14 @@
 //! Faults of vertices, and those of comparable systems, on real threads.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io::{PipeReader, Read as _};
+use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Waker;
 use std::time::Duration;
 
-use trueup_graph::{Driver, Failure, RunContext, Verdict, Vertex, VertexSpec, Watch};
-use trueup_reconcile::{Drained, ErrorClass, Hints, MemoryLedger, Subscription};
+use trueup_graph::{Driver, Failure, RunContext, Turn, Verdict, Vertex, VertexSpec, Watch};
+use trueup_reconcile::{Drained, ErrorClass, Hints, MemoryLedger};
 
 use crate::support::{BOUND, Declared, Gate, SharedLedger, config, counted, start, until, vertex};
 
@@ -44,24 +46,7 @@ struct Watched {
     fail: usize,
     is_watched: Arc<AtomicBool>,
     runs: Arc<AtomicUsize>,
-    descriptor: OwnedFd,
-}
-
-struct Reader(OwnedFd);
-
-impl Subscription<Failure> for Reader {
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.0.as_fd())
-    }
-
-    fn drain(&mut self) -> Result<Drained, Failure> {
-        let mut bytes = [0; 16];
-        match std::io::Read::read(&mut std::fs::File::from(self.0.try_clone().unwrap()), &mut bytes)
-        {
-            Ok(0) => Err(Failure::new(ErrorClass::Unknown, "the other end is closed")),
-            _ => Ok(Drained::Hint),
-        }
-    }
+    reader: PipeReader,
 }
 
 impl Vertex for Watched {
@@ -71,14 +56,25 @@ impl Vertex for Watched {
         Ok(Verdict::InPlace)
     }
 
-    fn watch(&mut self, _: Hints) -> Result<Watch, Failure> {
+    fn watch(&mut self, _: Hints, _: Waker) -> Result<Watch, Failure> {
         if self.fail > 0 {
             self.fail -= 1;
             return Err(Failure::new(ErrorClass::Busy, "not yet"));
         }
         self.is_watched.store(true, Ordering::SeqCst);
-        let descriptor = self.descriptor.try_clone().unwrap();
-        Ok(Watch::Active(Box::new(Reader(descriptor))))
+        Ok(Watch::Events)
+    }
+
+    fn events(&mut self, turn: Turn<'_>) -> Result<Drained, Failure> {
+        let mut drained = Drained::Nothing;
+        if turn.is_readable() {
+            drained = match self.reader.read(&mut [0; 16]) {
+                Ok(0) => Err(Failure::new(ErrorClass::Unknown, "the other end is closed")),
+                _ => Ok(Drained::Hint),
+            }?;
+        }
+        turn.sleep(None, Some(self.reader.as_fd()));
+        Ok(drained)
     }
 }
 
@@ -87,12 +83,7 @@ fn nothing_runs_before_its_watch_is_ready_and_a_watch_that_ends_begins_again() {
     let (reader, mut writer) = std::io::pipe().unwrap();
     let runs = Arc::new(AtomicUsize::new(0));
     let spec = VertexSpec::new("a").with_retry(3, Duration::from_millis(1));
-    let watched = Watched {
-        fail: 2,
-        is_watched: Arc::default(),
-        runs: Arc::clone(&runs),
-        descriptor: reader.into(),
-    };
+    let watched = Watched { fail: 2, is_watched: Arc::default(), runs: Arc::clone(&runs), reader };
     let driver = start(1, [(spec, Box::new(watched) as Box<dyn Vertex>)]);
     driver.wait_converged(BOUND).unwrap();
     assert_eq!(runs.load(Ordering::SeqCst), 1);

@@ -5,6 +5,7 @@ use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
+use std::task::Waker;
 use std::thread;
 use std::time::Duration;
 
@@ -108,8 +109,10 @@ fn a_link_of_another_user_for_the_folder_is_refused() {
     let (count, mut watched) = (Arc::new(AtomicU32::new(0)), file.clone());
     let counted = Arc::clone(&count);
     let hints = Hints::new(move || _ = counted.fetch_add(1, Ordering::SeqCst));
-    let _subscription = watched.watch(hints).unwrap();
-    refused(applied(watched).1, &app);
+    watched.watch(hints, Waker::noop().clone()).unwrap();
+    // It watches until it is dropped.
+    let (_watched, result) = applied(watched);
+    refused(result, &app);
     if !stage.has_ours() {
         return;
     }

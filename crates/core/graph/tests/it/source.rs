@@ -118,8 +118,7 @@ fn run_source<const ANNOUNCES: bool>(
     // Its timer runs no pass within a test.
     let config = Config::default().with_interval(Duration::from_secs(3_600));
     let passes = Loop::new(source, (), desired, MemoryLedger::default(), (), config);
-    let vertex = SourceVertex::of_loop(passes).unwrap();
-    let vertex = vertex.with_reversed(BTreeMap::new());
+    let vertex = SourceVertex::of_loop(passes).with_reversed(BTreeMap::new());
     let spec = VertexSpec::new("values").with_retry(0, BOUND);
     let mut service = VertexSpec::new("service").after("values");
     if notifies {
@@ -248,7 +247,6 @@ fn a_loop_that_is_stopped_through_its_handle_ends_in_the_graph() {
     let system = Arc::new(Mutex::new(System::default()));
     let source = Values::<false>(Arc::clone(&system));
     let vertex = SourceVertex::new(source, (), BTreeMap::new(), MemoryLedger::default(), ());
-    let vertex = vertex.unwrap();
     let driver = start(1, [(VertexSpec::new("values"), Box::new(vertex.clone()) as _)]);
     driver.wait_converged(BOUND).unwrap();
     assert!(vertex.ended().is_none());

@@ -1,16 +1,17 @@
 //! Vertices that run once a parent was tried, on real threads, in a check, and drawn.
 
 use std::io::{PipeReader, Read as _, Write as _, pipe};
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::task::Waker;
 use std::time::Duration;
 
 use trueup_graph::{
-    EdgeKind, Failure, RunContext, Verdict, Vertex, VertexSpec, Wait, Watch, check,
+    EdgeKind, Failure, RunContext, Turn, Verdict, Vertex, VertexSpec, Wait, Watch, check,
 };
-use trueup_reconcile::{Drained, ErrorClass, Hints, MemoryLedger, Subscription};
+use trueup_reconcile::{Drained, ErrorClass, Hints, MemoryLedger};
 
 use crate::support::{BOUND, Declared, counted, start, until, vertex};
 
@@ -49,7 +50,7 @@ impl Vertex for Deaf {
         Ok(Verdict::InPlace)
     }
 
-    fn watch(&mut self, _: Hints) -> Result<Watch, Failure> {
+    fn watch(&mut self, _: Hints, _: Waker) -> Result<Watch, Failure> {
         Err(Failure::new(ErrorClass::Busy, "no answer"))
     }
 }
@@ -98,13 +99,8 @@ struct Piped {
     name: &'static str,
     reader: PipeReader,
     /// Where each event waits until it is let through.
-    gate: Option<Arc<Mutex<Receiver<()>>>>,
+    gate: Option<Receiver<()>>,
     ran: Sender<&'static str>,
-}
-
-struct Pipe {
-    reader: PipeReader,
-    gate: Option<Arc<Mutex<Receiver<()>>>>,
 }
 
 impl Vertex for Piped {
@@ -113,26 +109,21 @@ impl Vertex for Piped {
         Ok(Verdict::InPlace)
     }
 
-    fn watch(&mut self, _: Hints) -> Result<Watch, Failure> {
-        Ok(Watch::Active(Box::new(Pipe {
-            reader: self.reader.try_clone().unwrap(),
-            gate: self.gate.clone(),
-        })))
-    }
-}
-
-impl Subscription<Failure> for Pipe {
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.reader.as_fd())
+    fn watch(&mut self, _: Hints, _: Waker) -> Result<Watch, Failure> {
+        Ok(Watch::Events)
     }
 
-    fn drain(&mut self) -> Result<Drained, Failure> {
-        self.reader.read_exact(&mut [0]).unwrap();
-        if let Some(gate) = &self.gate {
-            gate.lock().unwrap().recv_timeout(BOUND).unwrap();
-            return Ok(Drained::Nothing);
+    fn events(&mut self, turn: Turn<'_>) -> Result<Drained, Failure> {
+        let mut drained = Drained::Nothing;
+        if turn.is_readable() {
+            self.reader.read_exact(&mut [0]).unwrap();
+            match &self.gate {
+                Some(gate) => gate.recv_timeout(BOUND).unwrap(),
+                None => drained = Drained::Hint,
+            }
         }
-        Ok(Drained::Hint)
+        turn.sleep(None, Some(self.reader.as_fd()));
+        Ok(drained)
     }
 }
 
@@ -140,7 +131,6 @@ impl Subscription<Failure> for Pipe {
 fn events_that_come_together_run_in_order() {
     let (ran, all) = channel();
     let (open, gate) = channel();
-    let gate = Arc::new(Mutex::new(gate));
     let mut writers = Vec::new();
     let mut piped = |name, gate| {
         let (reader, writer) = pipe().unwrap();

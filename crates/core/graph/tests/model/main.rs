@@ -1,4 +1,4 @@
-//! The driver over a model checker's locks, threads and clock (`sync.rs`): the very sources of the
+//! The driver over a model checker's locks, threads and clock: the very sources of the
 //! crate, run under many orders in which its threads may meet. A thread that waits for ever is a
 //! deadlock to the checker.
 #![allow(clippy::unwrap_used)]
@@ -10,44 +10,35 @@
     reason = "the sources of a library, whose users are elsewhere"
 )]
 
-#[path = "../../src/adjacency.rs"]
-mod adjacency;
-#[path = "../../src/builder.rs"]
-mod builder;
-#[path = "../../src/config.rs"]
-mod config;
-#[path = "../../src/driver/mod.rs"]
-mod driver;
-#[path = "../../src/edge.rs"]
-mod edge;
-#[path = "../../src/error.rs"]
-mod error;
-#[path = "../../src/graph.rs"]
-mod graph;
-#[path = "../../src/kinds.rs"]
-mod kinds;
-#[path = "../../src/links.rs"]
-mod links;
-#[path = "../../src/one_line.rs"]
-mod one_line;
-#[path = "../../src/panics.rs"]
-mod panics;
-#[path = "../../src/ports.rs"]
-mod ports;
+#[path = "../../src"]
+mod sources {
+    pub(crate) mod adjacency;
+    pub(crate) mod builder;
+    pub(crate) mod config;
+    pub(crate) mod driver;
+    pub(crate) mod edge;
+    pub(crate) mod error;
+    pub(crate) mod graph;
+    pub(crate) mod kinds;
+    pub(crate) mod links;
+    pub(crate) mod one_line;
+    pub(crate) mod panics;
+    pub(crate) mod ports;
+    pub(crate) mod records;
+    pub(crate) mod restore;
+    pub(crate) mod spec;
+    pub(crate) mod state;
+    pub(crate) mod vertex;
+}
 mod properties;
-#[path = "../../src/records.rs"]
-mod records;
-#[path = "../../src/restore.rs"]
-mod restore;
-#[path = "../../src/spec.rs"]
-mod spec;
-#[path = "../../src/state/mod.rs"]
-mod state;
+#[path = "../../../loop/src/runner.rs"]
+mod runner;
+#[path = "../../../sync/tests/model/sync.rs"]
 mod sync;
-#[path = "../../../queue/tests/model/time.rs"]
-mod time;
-#[path = "../../src/vertex.rs"]
-mod vertex;
+#[path = "../../../loop/src/turns.rs"]
+mod turns;
+
+use sources::*;
 
 pub use builder::GraphBuilder;
 pub use config::Config;
@@ -56,6 +47,7 @@ pub use edge::EdgeKind;
 pub use error::{Error, ErrorKind};
 pub use graph::{Graph, VertexId};
 pub use ports::Received;
+pub use runner::Turn;
 pub use spec::VertexSpec;
 pub use state::{
     Action, Cause, Context, Explanation, Made, Record, Replaced, RunId, State, Verdict, Wait,

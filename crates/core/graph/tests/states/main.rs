@@ -39,10 +39,10 @@ mod size;
 mod spec;
 #[path = "../../src/state/mod.rs"]
 mod state;
-#[path = "../../src/sync.rs"]
-mod sync;
 #[path = "../../src/vertex.rs"]
 mod vertex;
+
+use trueup_sync as sync;
 
 pub use builder::GraphBuilder;
 pub use config::Config;
@@ -54,4 +54,5 @@ pub use spec::VertexSpec;
 pub use state::{
     Action, Cause, Context, Explanation, Made, Record, Replaced, RunId, State, Verdict, Wait,
 };
+pub use trueup_loop::Turn;
 pub use vertex::{Failure, Records, RunContext, Vertex, Watch};

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::sync::{Mutex, MutexGuard, PoisonError};
+use crate::sync::{Mutex, MutexGuard, lock};
 
 /// One op in the bucket's units: with a limit of one op a second, one unit is added each
 /// nanosecond.
@@ -42,7 +42,7 @@ impl Budget {
 
     fn lock(&self) -> MutexGuard<'_, Bucket> {
         // Nothing under the lock leaves it half done.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

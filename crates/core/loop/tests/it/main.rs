@@ -4,10 +4,10 @@
 mod contract;
 mod costs;
 mod driver;
-mod fleet;
 mod hints;
+mod runner;
 mod runtimes;
 mod state;
-mod stepped;
+mod steps;
 #[cfg(feature = "tracing")]
 mod tracing;

@@ -1,4 +1,4 @@
-//! The loop over a model checker's locks, threads and clock (`sync.rs`): the very sources of the
+//! The loop over a model checker's locks, threads and clock: the very sources of the
 //! crate, run under thousands of orders in which its threads may meet. A thread that waits for ever
 //! is a deadlock to the checker.
 //!
@@ -9,9 +9,12 @@
     dead_code,
     unreachable_pub,
     missing_docs,
+    unused_imports,
     reason = "the sources of a library, whose users are elsewhere"
 )]
 
+#[path = "../../src/added.rs"]
+mod added;
 #[path = "../../src/board.rs"]
 mod board;
 #[path = "../../src/control.rs"]
@@ -20,27 +23,30 @@ mod control;
 mod driver;
 #[path = "../../src/error.rs"]
 mod error;
-#[path = "../../src/fleet.rs"]
-mod fleet;
 #[path = "../../src/handle.rs"]
 mod handle;
 #[path = "../../src/object_status.rs"]
 mod object_status;
 mod properties;
+#[path = "../../src/runner.rs"]
+mod runner;
 #[path = "../../src/running.rs"]
 mod running;
 mod source;
+#[path = "../../../sync/tests/model/sync.rs"]
 mod sync;
 #[path = "../../src/trace.rs"]
 mod trace;
+#[path = "../../src/turns.rs"]
+mod turns;
 #[path = "../../src/wakers.rs"]
 mod wakers;
 
-pub use driver::{FinishedPass, Loop, LoopView};
+pub use driver::{FinishedPass, Loop, LoopView, Rest, Step};
 pub use error::{Error, ErrorKind};
-pub use fleet::Fleet;
 pub use handle::Handle;
 pub use object_status::{Event, Events, ObjectStatus, Tried};
+pub use runner::{Due, Member, Runner, Task, Turn};
 pub use running::Running;
 pub use trueup_loop::{
     Action, Budget, Config, Ops, PassSummary, Revision, State, Stats, SubscriptionState,

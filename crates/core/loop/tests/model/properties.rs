@@ -327,7 +327,8 @@ fn a_loop_that_is_dropped_leaves_no_caller_waiting() {
 fn lost_wake_ups_would_be_found() {
     shuttle::check_random(
         || {
-            sync::reset(true);
+            sync::reset();
+            sync::lose_wake_ups();
             let model = start(false);
             model.handle.force(LONG).unwrap();
             model.handle.force(LONG).unwrap();

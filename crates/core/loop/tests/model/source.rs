@@ -14,10 +14,10 @@ use trueup_reconcile::{
     ReportedOp, Source, Subscribed,
 };
 
-use crate::{Config, Fleet, Handle, Loop, sync};
+use crate::{Config, Handle, Loop, Runner, sync};
 
 /// No wait of the model ends by its time.
-pub(crate) const LONG: Duration = Duration::from_secs(3600);
+pub(crate) const LONG: Duration = Duration::from_secs(36_000);
 
 /// The desired state that is never reached.
 pub(crate) const WRONG: u32 = 999;
@@ -109,7 +109,7 @@ impl Source for Noting {
     }
 }
 
-/// A loop that runs on a thread of the model, or in a fleet.
+/// A loop that runs on a thread of the model, or with a runner.
 pub(crate) struct Model {
     pub(crate) handle: Handle<Noting>,
     pub(crate) seen: Arc<Mutex<Seen>>,
@@ -119,7 +119,7 @@ pub(crate) struct Model {
 
 enum Runs {
     Alone(thread::JoinHandle<()>),
-    In(Fleet),
+    On(Runner),
 }
 
 /// Starts a loop that is never due by itself, unless `ticks`.
@@ -132,11 +132,11 @@ pub(crate) fn start(ticks: bool) -> Model {
         Runs::Alone(thread::spawn(move || it.run().unwrap()))
     } else {
         let threads = NonZeroUsize::MIN.saturating_add(thread_rng().gen_range(0..2));
-        let fleet = Fleet::new(threads).unwrap();
+        let runner = Runner::start("loops", threads).unwrap();
         let (other, ..) = make(false);
-        fleet.add(other, Result::unwrap).unwrap();
-        fleet.add(it, Result::unwrap).unwrap();
-        Runs::In(fleet)
+        runner.add(other, Result::unwrap).unwrap();
+        runner.add(it, Result::unwrap).unwrap();
+        Runs::On(runner)
     };
     Model { handle, seen, begun, runs }
 }
@@ -166,7 +166,7 @@ impl Model {
         assert!(self.seen.lock().unwrap().dropped, "all is, by then");
         match self.runs {
             Runs::Alone(driver) => driver.join().unwrap(),
-            Runs::In(fleet) => fleet.stop(LONG).unwrap(),
+            Runs::On(runner) => runner.stop(LONG).unwrap(),
         }
         let seen = self.seen.lock().unwrap();
         assert!(seen.begun <= may_begin, "a stop ends it within the running pass");
@@ -183,7 +183,7 @@ pub(crate) fn check(orders: usize, model: fn()) {
 
 fn run(scheduler: impl Scheduler + 'static, model: fn()) {
     shuttle::Runner::new(scheduler, shuttle::Config::new()).run(move || {
-        sync::reset(false);
+        sync::reset();
         model();
     });
 }

@@ -167,7 +167,7 @@ impl Poller {
         Ok(())
     }
 
-    pub(crate) fn wait(&self, until: Option<Instant>) -> Vec<u64> {
+    pub(crate) fn wait(&self, until: Option<Instant>) -> impl Iterator<Item = u64> + use<> {
         let mut is_woken = lock(&self.is_woken);
         match near(until) {
             None => {
@@ -188,6 +188,6 @@ impl Poller {
             }
         }
         *is_woken = false;
-        Vec::new()
+        std::iter::empty()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
 use std::time::Instant;
 
-use trueup_loop::{Config, Error, ErrorKind, Fleet, Handle};
+use trueup_loop::{Config, Error, ErrorKind, Handle, Runner};
 use trueup_reconcile::{Drained, Extent, Subscribed};
 
 use super::sources::*;
@@ -15,20 +15,20 @@ struct Polling {
     handle: Handle<Scripted>,
     /// Its result, once it has ended.
     ended: Receiver<Result<(), Error>>,
-    fleet: Option<Fleet>,
+    runner: Option<Runner>,
     voice: Voice,
     passes: Receiver<Given>,
     overruns: Receiver<u64>,
     subscribed: Receiver<bool>,
 }
 
-/// The same loop on a thread of its own and in a fleet.
+/// The same loop on a thread of its own and with a runner.
 fn polling(config: Config) -> [Polling; 2] {
-    let fleet = Fleet::new(NonZeroUsize::MIN).unwrap();
-    [None, Some(fleet)].map(|fleet| polling_in(fleet, config))
+    let runner = Runner::start("loops", NonZeroUsize::MIN).unwrap();
+    [None, Some(runner)].map(|runner| polling_in(runner, config))
 }
 
-fn polling_in(fleet: Option<Fleet>, config: Config) -> Polling {
+fn polling_in(runner: Option<Runner>, config: Config) -> Polling {
     let (source, passes) = keeping();
     let (listener, voice) = descriptor();
     let mut listeners = vec![listener];
@@ -44,14 +44,14 @@ fn polling_in(fleet: Option<Fleet>, config: Config) -> Polling {
     let handle = it.handle();
     let (end, ended) = channel();
     let end = move |result| drop(end.send(result));
-    match &fleet {
-        Some(fleet) => drop(fleet.add(it, end).unwrap()),
+    match &runner {
+        Some(runner) => drop(runner.add(it, end).unwrap()),
         None => drop(thread::spawn(move || end(it.run()))),
     }
     assert_eq!(next(&passes).extent, Extent::Everything);
     attended(&voice);
     assert_eq!(subscribed.recv_timeout(LONG), Ok(true));
-    Polling { handle, ended, fleet, voice, passes, overruns, subscribed }
+    Polling { handle, ended, runner, voice, passes, overruns, subscribed }
 }
 
 fn attended(voice: &Voice) {
@@ -149,7 +149,7 @@ fn a_subscription_whose_scope_is_gone_ends_the_loop() {
         assert_eq!(*it.handle().last_error().unwrap(), Oops { end: true });
         let error = it.ended.recv_timeout(LONG).unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ScopeEnded);
-        assert!(it.fleet.is_none_or(|fleet| fleet.stop(LONG).is_ok()));
+        assert!(it.runner.is_none_or(|runner| runner.stop(LONG).is_ok()));
     }
 }
 

@@ -1,35 +1,44 @@
 //! A loop that a caller runs in steps.
 
-use std::os::fd::AsFd as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use trueup_loop::{Config, ErrorKind, Step, Stepped};
+use trueup_loop::{Config, Loop, Step};
 use trueup_reconcile::{Drained, Extent, Outcome, Subscribed};
 
 use crate::contract::sources::*;
 
+type Looped = Loop<'static, Scripted>;
+
 /// Waits until a pass is due, and takes all other steps until then.
 #[track_caller]
-fn due(stepped: &Stepped<Scripted>) {
+fn due(looped: &mut Looped) {
     let end = Instant::now() + LONG;
+    let mut is_readable = false;
     loop {
-        match stepped.poll() {
-            Step::Due => return,
-            Step::Idle => {}
-            other => panic!("{other:?}"),
+        let Step::Rest(rest) = looped.poll(is_readable) else {
+            panic!("it rests");
+        };
+        if rest.is_pass_due {
+            return;
         }
-        let left = end.saturating_duration_since(Instant::now());
-        let fd = stepped.as_fd();
-        let mut polled = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
-        let left = Timespec::try_from(left).unwrap();
-        assert!(poll(&mut polled, Some(&left)).unwrap() > 0, "never due");
+        assert!(Instant::now() < end, "never due");
+        let until = rest.until.map_or(end, |until| until.min(end));
+        let left = Timespec::try_from(until.saturating_duration_since(Instant::now())).unwrap();
+        let descriptor = looped.descriptor().filter(|_| rest.is_listening);
+        let polled = descriptor.map(|it| PollFd::from_borrowed_fd(it, PollFlags::IN));
+        is_readable = poll(&mut Vec::from_iter(polled), Some(&left)).unwrap() > 0;
     }
 }
 
-fn run(stepped: &Stepped<Scripted>, apply: bool) -> Step {
-    stepped.run(apply, false, &|| true, &|_| true)
+fn run(looped: &mut Looped, apply: bool) -> Step {
+    looped.pass(apply, false, &|| true, &|_| true)
+}
+
+/// True if no pass was run.
+fn rests(step: &Step) -> bool {
+    matches!(step, Step::Rest(_))
 }
 
 /// One that has something to do in each pass, unless ops are allowed.
@@ -62,37 +71,38 @@ fn passes_run_when_they_are_due_and_asked_for() {
         Some(listener) => Subscribed::Active(listener),
         None => Subscribed::Unsupported,
     });
-    let stepped = looped(source, quiet().with_debounce(SHORT)).stepped().unwrap();
-    due(&stepped);
+    let mut looped = looped(source, quiet().with_debounce(SHORT));
+    due(&mut looped);
     assert!(passes.try_recv().is_err(), "no pass runs by itself");
-    assert!(matches!(run(&stepped, true), Step::Passed));
+    assert!(matches!(run(&mut looped, true), Step::Passed));
     assert_eq!(next(&passes).extent, Extent::Everything);
-    assert!(matches!(run(&stepped, true), Step::Idle), "none is due");
+    assert!(rests(&run(&mut looped, true)), "none is due");
     // An event, after its debounce.
     voice.say(Ok(Drained::Hint));
-    due(&stepped);
-    assert!(matches!(run(&stepped, true), Step::Passed));
+    due(&mut looped);
+    assert!(matches!(run(&mut looped, true), Step::Passed));
     assert_eq!(next(&passes).extent, Extent::Dirty);
     // A new desired state, without it.
-    stepped.handle().set_desired(7).unwrap();
-    assert!(matches!(run(&stepped, true), Step::Passed));
+    looped.handle().set_desired(7).unwrap();
+    assert!(matches!(run(&mut looped, true), Step::Passed));
     assert_eq!(next(&passes).desired, 7);
-    assert!(matches!(stepped.run(true, true, &|| true, &|_| true), Step::Passed), "forced");
+    assert!(matches!(looped.pass(true, true, &|| true, &|_| true), Step::Passed), "forced");
     assert_eq!(next(&passes).extent, Extent::Everything);
-    stepped.handle().stop();
-    assert!(matches!(stepped.poll(), Step::Ended(Ok(()))));
-    assert!(stepped.ended().unwrap().is_ok());
-    assert!(stepped.handle().is_ended());
+    let handle = looped.handle();
+    handle.stop();
+    assert!(matches!(looped.poll(false), Step::Ended(Ok(()))));
+    drop(looped);
+    assert!(handle.is_ended());
 }
 
 #[test]
 fn the_timer_makes_a_pass_due() {
     let (source, passes) = keeping();
     let config = quiet().with_interval(Config::MIN_INTERVAL);
-    let stepped = looped(source, config).stepped().unwrap();
+    let mut looped = looped(source, config);
     for number in 1..5 {
-        due(&stepped);
-        assert!(matches!(run(&stepped, true), Step::Passed));
+        due(&mut looped);
+        assert!(matches!(run(&mut looped, true), Step::Passed));
         assert_eq!(next(&passes).number, number);
     }
 }
@@ -101,20 +111,20 @@ fn the_timer_makes_a_pass_due() {
 fn a_pass_that_may_only_look_goes_on_with_ops_and_is_reported_once() {
     let (source, passes) = untidy();
     let (reports, reported) = std::sync::mpsc::channel();
-    let looped = looped(source, quiet()).on_report(move |pass| {
+    let reporting = looped(source, quiet()).on_report(move |pass| {
         let report: &Report1 = pass.result.unwrap();
         reports.send(report.converged).unwrap();
     });
-    let stepped = looped.stepped().unwrap();
-    let handle = stepped.handle().clone();
+    let mut looped = reporting;
+    let handle = looped.handle().clone();
     let mut events = handle.events();
-    due(&stepped);
+    due(&mut looped);
     for _ in 0..2 {
-        assert!(matches!(run(&stepped, false), Step::Looked));
+        assert!(matches!(run(&mut looped, false), Step::Looked));
         assert_eq!(next(&passes).ops, 0);
     }
     assert_eq!(handle.exceptions().len(), 0, "nothing is known of it yet");
-    assert!(matches!(run(&stepped, true), Step::Passed));
+    assert!(matches!(run(&mut looped, true), Step::Passed));
     assert!(next(&passes).ops > 0);
     assert_eq!(reported.try_iter().collect::<Vec<_>>(), [true]);
     assert_eq!(handle.stats().full_passes, 1);
@@ -126,65 +136,60 @@ fn a_pass_that_may_only_look_goes_on_with_ops_and_is_reported_once() {
 #[test]
 fn a_pause_ends_a_pass_that_has_only_looked() {
     let (source, passes) = untidy();
-    let stepped = looped(source, quiet()).stepped().unwrap();
-    let handle = stepped.handle().clone();
-    due(&stepped);
-    assert!(matches!(run(&stepped, false), Step::Looked));
+    let mut looped = looped(source, quiet());
+    let handle = looped.handle().clone();
+    due(&mut looped);
+    assert!(matches!(run(&mut looped, false), Step::Looked));
     next(&passes);
     std::thread::scope(|scope| {
         let paused = scope.spawn(|| handle.pause(LONG));
         while !paused.is_finished() {
-            stepped.poll();
+            looped.poll(false);
             std::thread::yield_now();
         }
         paused.join().unwrap().unwrap();
     });
-    assert!(matches!(run(&stepped, true), Step::Idle), "it is paused");
+    assert!(rests(&run(&mut looped, true)), "it is paused");
     assert!(passes.try_recv().is_err());
     handle.resume().unwrap();
-    due(&stepped);
-    assert!(matches!(run(&stepped, true), Step::Passed));
+    due(&mut looped);
+    assert!(matches!(run(&mut looped, true), Step::Passed));
 }
 
 #[test]
 fn a_pass_that_has_only_looked_ends_before_a_new_desired_state_is_applied() {
     let (source, passes) = untidy();
-    let stepped = looped(source, quiet().with_debounce(LONG)).stepped().unwrap();
-    let handle = stepped.handle().clone();
-    due(&stepped);
-    assert!(matches!(run(&stepped, false), Step::Looked));
+    let mut looped = looped(source, quiet().with_debounce(LONG));
+    let handle = looped.handle().clone();
+    due(&mut looped);
+    assert!(matches!(run(&mut looped, false), Step::Looked));
     next(&passes);
     handle.set_desired(7).unwrap();
-    assert!(matches!(run(&stepped, true), Step::Passed));
+    assert!(matches!(run(&mut looped, true), Step::Passed));
     let given = next(&passes);
     assert_eq!((given.desired, given.ops > 0), (7, true));
-    assert!(matches!(run(&stepped, true), Step::Idle));
+    assert!(rests(&run(&mut looped, true)));
     assert!(passes.try_recv().is_err());
 }
 
 #[test]
-fn a_panic_ends_it() {
+fn a_loop_that_is_dropped_after_a_panic_has_ended() {
     let (source, _passes) = Scripted::new(|_, _, _| panic!("a pass that panics, as it is to"));
-    let stepped = looped(source, quiet()).stepped().unwrap();
-    due(&stepped);
-    let panicked = catch_unwind(AssertUnwindSafe(|| run(&stepped, true)));
-    assert!(panicked.is_err());
-    for step in [run(&stepped, true), stepped.poll()] {
-        let Step::Ended(Err(error)) = step else {
-            panic!("{step:?}");
-        };
-        assert_eq!(error.kind(), ErrorKind::Panicked);
-    }
-    stepped.handle().wait_ended(LONG).unwrap();
+    let mut looped = looped(source, quiet());
+    let handle = looped.handle();
+    due(&mut looped);
+    assert!(catch_unwind(AssertUnwindSafe(|| run(&mut looped, true))).is_err());
+    drop(looped);
+    handle.wait_ended(LONG).unwrap();
 }
 
 #[test]
 fn a_pass_that_has_only_looked_is_due_again_after_a_while() {
     let (source, passes) = untidy();
-    let stepped = looped(source, quiet()).stepped().unwrap();
+    let mut looped = looped(source, quiet());
     for _ in 0..2 {
-        due(&stepped);
-        assert!(matches!(run(&stepped, false), Step::Looked));
+        due(&mut looped);
+        assert!(matches!(run(&mut looped, false), Step::Looked));
         next(&passes);
     }
 }

@@ -5,33 +5,33 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use trueup_loop::{Config, Error, ErrorKind, Fleet, Handle};
+use trueup_loop::{Config, Error, ErrorKind, Handle, Runner};
 use trueup_reconcile::{Drained, Extent, Subscribed};
 
 use crate::contract::sources::*;
 
-fn fleet(threads: usize) -> Fleet {
-    Fleet::new(NonZeroUsize::new(threads).unwrap()).unwrap()
+fn runner(threads: usize) -> Runner {
+    Runner::start("loops", NonZeroUsize::new(threads).unwrap()).unwrap()
 }
 
 /// Adds a loop, and returns how it ends.
 fn add(
-    fleet: &Fleet,
+    runner: &Runner,
     source: Scripted,
     config: Config,
 ) -> (Handle<Scripted>, Receiver<Result<(), Error>>) {
     let (end, ended) = channel();
     let end = move |result| drop(end.send(result));
-    (fleet.add(looped(source, config), end).unwrap(), ended)
+    (runner.add(looped(source, config), end).unwrap(), ended)
 }
 
 #[test]
 fn each_of_a_thousand_loops_is_its_own() {
-    let fleet = fleet(2);
+    let runner = runner(2);
     let loops: Vec<_> = (0..1_000)
         .map(|_| {
             let (source, passes) = keeping();
-            let (handle, _) = add(&fleet, source, quiet());
+            let (handle, _) = add(&runner, source, quiet());
             (handle, passes)
         })
         .collect();
@@ -44,7 +44,7 @@ fn each_of_a_thousand_loops_is_its_own() {
         handle.wait_converged(revision, LONG).unwrap();
         assert_eq!(passes.try_iter().last().unwrap().desired, desired);
     }
-    assert_eq!(fleet.len(), 1_000);
+    assert_eq!(runner.len(), 1_000);
     // One stops, and no other.
     let (stopped, _) = &loops[500];
     stopped.stop();
@@ -52,18 +52,18 @@ fn each_of_a_thousand_loops_is_its_own() {
     for (handle, _) in loops.iter().step_by(99) {
         assert_eq!(handle.force(LONG).is_ok(), !handle.is_ended());
     }
-    fleet.stop(LONG).unwrap();
-    assert!(fleet.is_empty());
+    runner.stop(LONG).unwrap();
+    assert!(runner.is_empty());
     assert!(loops.iter().all(|(handle, _)| handle.is_ended()));
 }
 
 #[test]
 fn timers_come_in_their_time_on_one_thread() {
-    let fleet = fleet(1);
+    let runner = runner(1);
     let (source, ticking) = keeping();
-    add(&fleet, source, quiet().with_interval(SHORT));
+    add(&runner, source, quiet().with_interval(SHORT));
     let (source, waiting) = keeping();
-    let (handle, _) = add(&fleet, source, quiet().with_debounce(SHORT));
+    let (handle, _) = add(&runner, source, quiet().with_debounce(SHORT));
     next(&waiting);
     for _ in 0..20 {
         handle.hint().unwrap();
@@ -74,14 +74,14 @@ fn timers_come_in_their_time_on_one_thread() {
 
 #[test]
 fn a_panic_ends_its_own_loop() {
-    let fleet = fleet(1);
+    let runner = runner(1);
     let (source, _passes) = Scripted::new(|given, _, _| match given.desired {
         7 => panic!("a pass that panics, as it is to"),
         _ => Ok(converged(given)),
     });
-    let (panics, ended) = add(&fleet, source, quiet());
+    let (panics, ended) = add(&runner, source, quiet());
     let (source, _others) = keeping();
-    let (other, _) = add(&fleet, source, quiet());
+    let (other, _) = add(&runner, source, quiet());
     panics.force(LONG).unwrap();
     panics.set_desired(7).unwrap();
     let error = ended.recv_timeout(LONG).unwrap().unwrap_err();
@@ -90,51 +90,51 @@ fn a_panic_ends_its_own_loop() {
     // Nor does a callback's panic at the end.
     let (source, _passes) = keeping();
     let at_the_end = |_| panic!("a callback that panics, as it is to");
-    let handle = fleet.add(looped(source, quiet()), at_the_end).unwrap();
+    let handle = runner.add(looped(source, quiet()), at_the_end).unwrap();
     handle.stop();
     handle.wait_ended(LONG).unwrap();
     other.force(LONG).unwrap();
-    fleet.stop(LONG).unwrap();
+    runner.stop(LONG).unwrap();
 }
 
 #[test]
 fn a_loop_is_added_again_once_its_scope_has_ended() {
-    let fleet = Arc::new(fleet(1));
+    let runner = Arc::new(runner(1));
     let (again, added) = channel();
     let (source, _passes) = Scripted::new(|_, _, _| Err(Oops { end: true }));
-    let weak = Arc::downgrade(&fleet);
+    let weak = Arc::downgrade(&runner);
     let ended = move |result: Result<(), Error>| {
         assert!(result.unwrap_err().is_scope_ended());
         let (source, passes) = keeping();
-        let fleet = weak.upgrade().unwrap();
-        let handle = fleet.add(looped(source, quiet()), drop).unwrap();
+        let runner = weak.upgrade().unwrap();
+        let handle = runner.add(looped(source, quiet()), drop).unwrap();
         again.send((handle, passes)).unwrap();
     };
-    fleet.add(looped(source, quiet()), ended).unwrap();
+    runner.add(looped(source, quiet()), ended).unwrap();
     let (handle, passes) = added.recv_timeout(LONG).unwrap();
     next(&passes);
     handle.force(LONG).unwrap();
-    fleet.stop(LONG).unwrap();
+    runner.stop(LONG).unwrap();
     assert!(handle.is_ended());
     let (source, _passes) = keeping();
-    let refused = fleet.add(looped(source, quiet()), drop).unwrap_err();
+    let refused = runner.add(looped(source, quiet()), drop).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Ended);
 }
 
 /// One thread: a loop that is flooded gets a turn as often as the others, and no more.
 #[test]
 fn a_loop_that_is_flooded_leaves_the_others_their_turns() {
-    let fleet = fleet(1);
+    let runner = runner(1);
     let (listener, voice) = descriptor();
     let mut listeners = vec![listener];
     let (source, flooded) = keeping();
     let source = source.subscribed(move |_| Subscribed::Active(listeners.pop().unwrap()));
-    let (asked, _) = add(&fleet, source, quiet());
+    let (asked, _) = add(&runner, source, quiet());
     next(&flooded);
     voice.stick();
     let asking = std::thread::spawn(move || while asked.force(LONG).is_ok() {});
     let (source, others) = keeping();
-    let (other, _) = add(&fleet, source, quiet());
+    let (other, _) = add(&runner, source, quiet());
     for _ in 0..100 {
         other.force(LONG).unwrap();
         voice.say(Ok(Drained::Hint));
@@ -142,19 +142,19 @@ fn a_loop_that_is_flooded_leaves_the_others_their_turns() {
     }
     // The first pass may have answered the first request as well.
     assert!((100..=101).contains(&others.try_iter().count()));
-    fleet.stop(LONG).unwrap();
+    runner.stop(LONG).unwrap();
     asking.join().unwrap();
 }
 
 /// One thread, and turns that are due all the time: what a descriptor has is heard all the same.
 #[test]
 fn a_descriptor_is_polled_while_others_have_turns_due() {
-    let fleet = fleet(1);
+    let runner = runner(1);
     let (listener, voice) = descriptor();
     let mut listeners = vec![listener];
     let (source, hears) = keeping();
     let source = source.subscribed(move |_| Subscribed::Active(listeners.pop().unwrap()));
-    add(&fleet, source, quiet());
+    add(&runner, source, quiet());
     next(&hears);
     let asking: Vec<_> = (0..4)
         .map(|_| {
@@ -162,7 +162,7 @@ fn a_descriptor_is_polled_while_others_have_turns_due() {
                 std::thread::sleep(Duration::from_millis(2));
                 Ok(converged(given))
             });
-            let (busy, _) = add(&fleet, source, quiet());
+            let (busy, _) = add(&runner, source, quiet());
             std::thread::spawn(move || while busy.force(LONG).is_ok() {})
         })
         .collect();
@@ -170,44 +170,44 @@ fn a_descriptor_is_polled_while_others_have_turns_due() {
         voice.say(Ok(Drained::Hint));
         next(&hears);
     }
-    fleet.stop(LONG).unwrap();
+    runner.stop(LONG).unwrap();
     asking.into_iter().for_each(|it| it.join().unwrap());
 }
 
 /// Two threads: while one has a long pass, the other runs the other loops.
 #[test]
 fn a_long_pass_delays_no_other_loop_where_there_is_another_thread() {
-    let fleet = fleet(2);
+    let runner = runner(2);
     let (source, passes, go) = slow();
-    let (long, _) = add(&fleet, source, quiet());
+    let (long, _) = add(&runner, source, quiet());
     next(&passes);
     let (source, _others) = keeping();
-    let (other, _) = add(&fleet, source, quiet());
+    let (other, _) = add(&runner, source, quiet());
     for _ in 0..100 {
         other.force(LONG).unwrap();
     }
-    // It cannot be stopped in the middle, and the fleet says so.
-    let late = fleet.stop(SHORT).unwrap_err();
-    assert!(late.is_timeout());
+    // It cannot be stopped in the middle, and the runner says so.
+    let late = runner.stop(SHORT).unwrap_err();
+    assert_eq!(late.kind(), std::io::ErrorKind::TimedOut);
     other.wait_ended(LONG).unwrap();
     assert!(!long.is_ended());
     drop(go);
-    fleet.stop(LONG).unwrap();
+    runner.stop(LONG).unwrap();
     assert!(long.is_ended());
 }
 
 #[test]
-fn a_fleet_that_is_dropped_stops_its_loops() {
-    let fleet = fleet(1);
+fn a_runner_that_is_dropped_stops_its_loops() {
+    let runner = runner(1);
     let threads = Arc::new(Mutex::new(Vec::new()));
     let (source, _passes) = keeping();
     let seen = Arc::clone(&threads);
     let noted = looped(source, quiet())
         .on_report(move |_| seen.lock().unwrap().push(std::thread::current().id()));
     let (end, ended) = channel();
-    let handle = fleet.add(noted, move |result| end.send(result).unwrap()).unwrap();
+    let handle = runner.add(noted, move |result| end.send(result).unwrap()).unwrap();
     handle.force(LONG).unwrap();
     assert!(threads.lock().unwrap().iter().all(|it| *it != std::thread::current().id()));
-    drop(fleet);
+    drop(runner);
     ended.recv_timeout(LONG).unwrap().unwrap();
 }

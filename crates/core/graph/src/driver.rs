@@ -1,17 +1,17 @@
-//! The driver: threads that do what the state machine asks for.
+//! The driver: tasks of a runner that do what the state machine asks for.
 //!
 //! All decisions are those of [`State`], under one lock. No vertex is called and nothing is written
 //! under that lock.
 
 pub(crate) mod calls;
 mod cell;
+mod events;
 mod exchange;
+mod jobs;
 pub(crate) mod replacing;
 mod restoring;
 mod shared;
 pub(crate) mod snapshot;
-mod watcher;
-mod worker;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,19 +21,24 @@ use std::time::Duration;
 use trueup_reconcile::Ledger;
 
 use self::cell::Cell;
-use self::shared::{Core, Shared, Sleepers, find, find_any, timed_out, unknown};
+use self::events::Events;
+use self::jobs::{JobWaker, Jobs};
+use self::shared::{Core, Shared, find, find_any, timed_out, unknown};
 pub use self::snapshot::Snapshot;
-use self::watcher::Watcher;
+use crate::runner::Runner;
 use crate::sync::{Condvar, Mutex, MutexGuard, after, lock, now, wait_until};
 use crate::{Config, Error, Explanation, Failure, State, Vertex, VertexSpec};
 
 /// A running graph.
 ///
-/// Its threads are one for each worker and one more, one that waits for the descriptors of watches,
-/// and those that vertices are [declared](VertexSpec::with_thread) to run on. Dropping it stops it
+/// Its threads are one for each worker and two more, which wait for events and write records, and
+/// those that vertices are [declared](VertexSpec::with_thread) to run on. Dropping it stops it
 /// without waiting; [`stop`](Self::stop) waits. It can be used from any thread.
 pub struct Driver {
     shared: Arc<Shared>,
+    runner: Runner,
+    /// A runner of one thread for each that vertices are declared to run on.
+    named: Mutex<BTreeMap<Arc<str>, Runner>>,
 }
 
 impl Driver {
@@ -90,10 +95,11 @@ impl Driver {
             deadlines: BTreeMap::new(),
             messages: BTreeMap::new(),
             executing: 0,
+            waker: JobWaker::default(),
             named: BTreeMap::new(),
-            sleepers: Sleepers::default(),
+            events: None,
+            watched: BTreeMap::new(),
             waiting: 0,
-            threads: 0,
             is_stopping: false,
             is_interrupted: Arc::default(),
             ledger_failure: None,
@@ -101,21 +107,24 @@ impl Driver {
         let driver = Driver {
             shared: Arc::new(Shared {
                 core: Mutex::new(core),
-                work: Condvar::new(),
-                named_work: Condvar::new(),
                 recorded: Condvar::new(),
                 changed: Condvar::new(),
                 ledger: Mutex::new(Some(ledger)),
-                watcher: Watcher::new()?,
                 coming: Default::default(),
             }),
+            runner: replacing::start_threads("graph", config.workers.saturating_add(2))?,
+            named: Mutex::default(),
         };
-        watcher::start(&driver.shared)?;
         driver.start_named(names)?;
-        // One more than there are runs, to write records.
-        for number in 0..=config.workers.get() {
-            worker::start(&driver.shared, number)?;
-        }
+        let shared = &driver.shared;
+        driver.runner.add_task(|member| {
+            lock(&shared.core).events = Some(member);
+            Arc::new(Events(Arc::clone(shared)))
+        });
+        driver.runner.add_task(|member| {
+            lock(&shared.core).waker.set(member);
+            Arc::new(Jobs(Arc::clone(shared)))
+        });
         Ok(driver)
     }
 
@@ -186,16 +195,15 @@ impl Driver {
     ///
     /// A vertex still runs after the time `within`. Its thread ends once the vertex returns.
     pub fn stop(&self, within: Duration) -> Result<(), Error> {
-        self.shared.begin_stop();
-        let core = lock(&self.shared.core);
-        let (core, is_done) = self.wait(core, within, |core| core.threads == 0);
-        match is_done {
-            true => {
-                drop(core);
+        let end = after(now(), within);
+        let named = lock(&self.named);
+        let stop = |runner: &Runner| runner.stop(end.saturating_duration_since(now()));
+        match [&self.runner].into_iter().chain(named.values()).try_for_each(stop) {
+            Ok(()) => {
                 crate::panics::discard(lock(&self.shared.ledger).take());
                 Ok(())
             }
-            false => Err(timed_out(&core, "not stopped")),
+            Err(_) => Err(timed_out(&lock(&self.shared.core), "not stopped")),
         }
     }
 
@@ -299,12 +307,6 @@ impl Driver {
             core.waiting -= 1;
         }
         (core, true)
-    }
-}
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        self.shared.begin_stop();
     }
 }
 

@@ -1,0 +1,237 @@
+//! What the threads do: they call vertices and write records.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use trueup_reconcile::LedgerError;
+
+use super::calls::{Call, call};
+use super::cell::Cell;
+use super::shared::{Core, Shared, stopped};
+use crate::panics::{catch, discard};
+use crate::runner::{Due, Member, Task};
+use crate::sync::{MutexGuard, lock, now};
+use crate::{Action, Record};
+
+/// How long a thread does jobs before the runner looks what else is due.
+const LONGEST_TURN: Duration = Duration::from_millis(10);
+
+/// What a thread has to do.
+pub(super) enum Job {
+    Watch(Arc<Cell>),
+    /// One, or those of a group.
+    Run(Vec<Call>),
+    Write(Vec<(Arc<str>, Record)>),
+}
+
+/// The task that does the jobs, on all threads at once.
+pub(super) struct Jobs(pub(super) Arc<Shared>);
+
+impl Task for Jobs {
+    fn turn(&self, due: Due<'_>) -> ControlFlow<()> {
+        let shared = &self.0;
+        // From now on another thread may come as well.
+        drop(due);
+        let begun = now();
+        let mut core = shared.come();
+        core.waker.begin();
+        while let Some(job) = core.next_job(shared) {
+            core = execute(shared, core, job);
+            if now().saturating_duration_since(begun) > LONGEST_TURN {
+                core.waker.wake();
+                return ControlFlow::Continue(());
+            }
+        }
+        // Looking for a job can bring the graph to rest: a run that was to apply is given up.
+        shared.wake_callers(&core);
+        shared.wake_worker(&mut core);
+        core.end_if_over()
+    }
+
+    fn stop(&self) {
+        self.0.begin_stop();
+    }
+}
+
+/// The task of a thread that vertices are declared to run on.
+pub(super) struct NamedJobs {
+    pub(super) shared: Arc<Shared>,
+    pub(super) thread: Arc<str>,
+}
+
+impl Task for NamedJobs {
+    fn turn(&self, due: Due<'_>) -> ControlFlow<()> {
+        let shared = &self.shared;
+        shared.events(due);
+        let mut core = lock(&shared.core);
+        while let Some(job) = core.next_job_of(&self.thread) {
+            core = execute(shared, core, job);
+            // It does not look itself what there is to do.
+            shared.wake_worker(&mut core);
+        }
+        core.end_if_over()
+    }
+
+    fn stop(&self) {
+        self.shared.begin_stop();
+    }
+}
+
+/// The jobs of such a thread.
+pub(super) struct Named {
+    pub(super) member: Member,
+    jobs: VecDeque<Job>,
+}
+
+impl Named {
+    pub(super) fn new(member: Member) -> Self {
+        Named { member, jobs: VecDeque::new() }
+    }
+}
+
+/// Has a thread look what there is to do.
+#[derive(Default)]
+pub(super) struct JobWaker {
+    member: Option<Member>,
+    /// A thread was woken, and has not come yet.
+    is_woken: bool,
+    /// When one comes.
+    at: Option<Instant>,
+}
+
+impl JobWaker {
+    pub(super) fn set(&mut self, member: Member) {
+        self.member = Some(member);
+    }
+
+    fn begin(&mut self) {
+        (self.is_woken, self.at) = (false, None);
+    }
+
+    pub(super) fn wake(&mut self) {
+        if !std::mem::replace(&mut self.is_woken, true) {
+            self.member.iter().for_each(Member::wake);
+        }
+    }
+
+    fn wake_at(&mut self, at: Instant) {
+        if !self.is_woken && self.at.is_none_or(|earlier| at < earlier) {
+            self.at = Some(at);
+            self.member.iter().for_each(|it| it.wake_at(at));
+        }
+    }
+}
+
+impl Shared {
+    /// Wakes a worker if there is something to do, now or later, unless one is about to look anyway.
+    /// That one wakes the next.
+    pub(super) fn wake_worker(&self, core: &mut Core) {
+        if self.is_one_coming() {
+            return;
+        }
+        if core.state.has_action() {
+            core.waker.wake();
+        } else if let Some(at) = core.state.poll_timeout() {
+            core.waker.wake_at(at);
+        }
+    }
+}
+
+fn execute<'a>(
+    shared: &'a Arc<Shared>,
+    mut core: MutexGuard<'a, Core>,
+    job: Job,
+) -> MutexGuard<'a, Core> {
+    // Another one does what else there is to do.
+    shared.wake_worker(&mut core);
+    drop(core);
+    let mut core = match job {
+        Job::Watch(cell) => {
+            drop(shared.watch(&cell));
+            // It may be the last hold of a vertex that has left: it is dropped without the lock.
+            discard(cell);
+            lock(&shared.core)
+        }
+        Job::Run(calls) => call(shared, calls),
+        Job::Write(records) => write(shared, &records),
+    };
+    core.executing -= 1;
+    shared.wake_callers(&core);
+    core
+}
+
+impl Core {
+    /// Returns the next job for a worker. Those of named threads go to these.
+    fn next_job(&mut self, shared: &Arc<Shared>) -> Option<Job> {
+        loop {
+            let action = self.state.poll_action(now())?;
+            let (vertex, job) = match action {
+                Action::Persist { records } => {
+                    self.executing += 1;
+                    return Some(Job::Write(records));
+                }
+                Action::Watch { .. } if self.is_stopping => continue,
+                Action::Watch { vertex } => {
+                    let cell = Arc::clone(&self.cells[vertex.0 as usize]);
+                    (vertex, Job::Watch(cell))
+                }
+                Action::Run { run, vertex, context } => {
+                    (vertex, Job::Run(vec![self.begin(shared, run, vertex, context)]))
+                }
+                Action::RunGroup { runs } => {
+                    let vertex = runs[0].1;
+                    let begin = |(run, vertex, context)| self.begin(shared, run, vertex, context);
+                    (vertex, Job::Run(runs.into_iter().map(begin).collect()))
+                }
+            };
+            self.executing += 1;
+            let thread = &self.state.graph().vertices[vertex.0 as usize].rare().thread;
+            match thread.as_ref().and_then(|it| self.named.get_mut(it)) {
+                Some(named) => {
+                    named.jobs.push_back(job);
+                    named.member.wake();
+                }
+                None => return Some(job),
+            }
+        }
+    }
+
+    fn next_job_of(&mut self, thread: &str) -> Option<Job> {
+        self.named.get_mut(thread)?.jobs.pop_front()
+    }
+
+    /// Ends the threads once the driver is to stop and no job is left.
+    fn end_if_over(&mut self) -> ControlFlow<()> {
+        if !self.is_stopping || self.executing > 0 {
+            return ControlFlow::Continue(());
+        }
+        self.waker = JobWaker::default();
+        self.events = None;
+        self.named.clear();
+        // None of them is the last hold of its vertex.
+        self.watched.clear();
+        ControlFlow::Break(())
+    }
+}
+
+fn write<'a>(shared: &'a Shared, records: &[(Arc<str>, Record)]) -> MutexGuard<'a, Core> {
+    let failure = {
+        let mut ledger = lock(&shared.ledger);
+        let written = match &mut *ledger {
+            Some(ledger) => catch(|| Ok(crate::records::write(&mut **ledger, records))),
+            None => Ok(Err(LedgerError::new(stopped()))),
+        };
+        match written {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(panic) => Some(panic.to_string()),
+        }
+    };
+    let mut core = lock(&shared.core);
+    core.state.handle_persisted(now(), failure.is_none());
+    core.ledger_failure = failure;
+    shared.recorded.notify_all();
+    core
+}
