@@ -3,18 +3,13 @@
 //! [`schedule`] holds the instants at which passes are due. Within a pass, ops are held back by
 //! their failures ([`backoff`]), by the number of ops ([`budget`]), and by the deadline.
 
-mod backoff;
-mod budget;
+pub(crate) mod backoff;
+pub(crate) mod budget;
 mod inputs;
-mod jitter;
-mod pass_done;
-mod schedule;
+pub(crate) mod jitter;
+pub(crate) mod pass_done;
+pub(crate) mod schedule;
 mod timer;
-
-#[cfg(test)]
-mod exhaustive;
-#[cfg(test)]
-mod tests;
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +24,7 @@ use crate::{Config, Revision, Stats};
 
 /// How long a descriptor is not polled after it was drained: a flood of events wakes the driver at
 /// most a hundred times a second.
-const EVENT_COOLDOWN: Duration = Duration::from_millis(10);
+pub(crate) const EVENT_COOLDOWN: Duration = Duration::from_millis(10);
 
 /// The driver's next action. Each is answered by an input: see the variants. A driver has to know
 /// every action, so the list is exhaustive. `trueup_net::Action` is what an op does.
@@ -81,49 +76,49 @@ pub enum SubscriptionState {
 /// *dirty* pass only what the source knows to be dirty.
 #[derive(Clone, Debug)]
 pub struct State {
-    config: Config,
-    jitter: Jitter,
-    phase: Phase,
-    paused: bool,
+    pub(crate) config: Config,
+    pub(crate) jitter: Jitter,
+    pub(crate) phase: Phase,
+    pub(crate) paused: bool,
     /// When a stop was requested.
-    stopping: Option<Instant>,
-    subscription: SubscriptionState,
+    pub(crate) stopping: Option<Instant>,
+    pub(crate) subscription: SubscriptionState,
     /// When a failed subscription may be tried again.
-    resubscribe: Option<Instant>,
+    pub(crate) resubscribe: Option<Instant>,
     /// Why the descriptor is to be drained next, if it is.
-    drain: Option<DrainCause>,
+    pub(crate) drain: Option<DrainCause>,
     /// Until when the descriptor is not polled.
-    cooldown: Option<Instant>,
-    schedule: Schedule,
+    pub(crate) cooldown: Option<Instant>,
+    pub(crate) schedule: Schedule,
     /// Until when hints wait: as long after the last pass as that pass took.
-    hints_wait_until: Option<Instant>,
-    backoff: Backoff,
-    budget: Option<StateBudget>,
+    pub(crate) hints_wait_until: Option<Instant>,
+    pub(crate) backoff: Backoff,
+    pub(crate) budget: Option<StateBudget>,
     /// The number of the last pass that started.
-    started: u64,
+    pub(crate) started: u64,
     /// The number of the last pass that is done.
-    done: u64,
+    pub(crate) done: u64,
     /// Set from a loss of events until a full pass has ended without another loss: true if events
     /// were lost since the last full pass began.
-    overrun: Option<bool>,
+    pub(crate) overrun: Option<bool>,
     /// The desired state of the last pass that began.
-    revision: Revision,
+    pub(crate) revision: Revision,
     /// True if a new desired state was declared since, and not only a change.
-    replaced: bool,
-    converged: Option<Converged>,
+    pub(crate) replaced: bool,
+    pub(crate) converged: Option<Converged>,
     /// The desired state of the last pass, if that could not run.
-    failed: Option<Revision>,
+    pub(crate) failed: Option<Revision>,
     /// The desired state of the last pass that was not cut short and saw all that it was about.
-    tried: Option<Revision>,
+    pub(crate) tried: Option<Revision>,
     /// The revisions of passes that were not such, until a full pass is: those after the first one,
     /// up to the second one.
-    left_out: Option<(Option<Revision>, Revision)>,
+    pub(crate) left_out: Option<(Option<Revision>, Revision)>,
     /// The counters, and the revision declared last.
-    stats: Stats,
+    pub(crate) stats: Stats,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+pub(crate) enum Phase {
     New,
     Subscribing,
     Draining(DrainCause),
@@ -134,29 +129,29 @@ enum Phase {
 
 /// Why the descriptor is drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum DrainCause {
+pub(crate) enum DrainCause {
     Readable,
     /// A pass is done: its events are echoes of its own writes, or a hint that need not wait.
     PassDone,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct RunningPass {
-    since: Instant,
-    extent: Extent,
-    ops: Option<u64>,
+pub(crate) struct RunningPass {
+    pub(crate) since: Instant,
+    pub(crate) extent: Extent,
+    pub(crate) ops: Option<u64>,
     /// True if it answers a hint or a request.
-    answers_request: bool,
+    pub(crate) answers_request: bool,
     /// True if its outcomes were taken.
-    has_outcomes: bool,
+    pub(crate) has_outcomes: bool,
 }
 
 /// The last pass that converged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Converged {
-    pass: u64,
-    revision: Revision,
-    at: Instant,
+pub(crate) struct Converged {
+    pub(crate) pass: u64,
+    pub(crate) revision: Revision,
+    pub(crate) at: Instant,
 }
 
 /// Inputs and questions of the driver.

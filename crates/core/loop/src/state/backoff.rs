@@ -28,45 +28,45 @@ use crate::{Config, PassSummary};
 /// counts as a hint. The cost of a pass does not depend on the number of failures.
 /// A failure doubles the delay only if the delay had passed: hints do not lengthen it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Backoff {
-    failed: BTreeMap<OpKey, FailedOp>,
+pub(crate) struct Backoff {
+    pub(crate) failed: BTreeMap<OpKey, FailedOp>,
     /// When each is due, in that order.
-    queue: BTreeSet<(Instant, OpKey)>,
+    pub(crate) queue: BTreeSet<(Instant, OpKey)>,
     /// The ops that a hint brings forward.
-    waiting: BTreeSet<OpKey>,
+    pub(crate) waiting: BTreeSet<OpKey>,
     /// True while the running pass answers a hint.
-    answers_hint: bool,
+    pub(crate) answers_hint: bool,
     /// The ops that the running pass is to try again.
-    due: Vec<OpKey>,
+    pub(crate) due: Vec<OpKey>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct FailedOp {
-    class: ErrorClass,
+pub(crate) struct FailedOp {
+    pub(crate) class: ErrorClass,
     /// How often it has failed.
-    tries: u32,
+    pub(crate) tries: u32,
     /// How often the delay was doubled.
-    doublings: u32,
+    pub(crate) doublings: u32,
     /// When its delay has passed.
-    retry_at: Instant,
+    pub(crate) retry_at: Instant,
     /// When the longest delay has passed.
-    latest_retry_at: Instant,
+    pub(crate) latest_retry_at: Instant,
     /// When it is tried again without a further hint.
-    due_at: Instant,
+    pub(crate) due_at: Instant,
     /// True if a change is about its object, which was not tried since.
-    is_freed: bool,
+    pub(crate) is_freed: bool,
 }
 
 impl Backoff {
     /// Takes note that the next pass has a new desired state.
-    pub(super) fn desired_replaced(&mut self) {
+    pub(crate) fn desired_replaced(&mut self) {
         let freed = self.failed.iter().filter(|(_, op)| !needs_time(op.class));
         let freed: Vec<OpKey> = freed.map(|(key, _)| *key).collect();
         freed.into_iter().for_each(|key| self.forget(key));
     }
 
     /// Takes note of which objects the running pass has changed; `None`: that is not known.
-    pub(super) fn desired_changed(&mut self, keys: Option<&[OpKey]>) {
+    pub(crate) fn desired_changed(&mut self, keys: Option<&[OpKey]>) {
         match keys {
             Some(keys) => {
                 for key in keys {
@@ -84,7 +84,7 @@ impl Backoff {
     }
 
     /// Takes note that a pass begins.
-    pub(super) fn pass_begins(&mut self, answers_hint: bool) {
+    pub(crate) fn pass_begins(&mut self, answers_hint: bool) {
         self.answers_hint = answers_hint;
         if answers_hint {
             for key in std::mem::take(&mut self.waiting) {
@@ -96,19 +96,19 @@ impl Backoff {
     }
 
     /// Has the pass that begins try the ops that are due, the earliest ones if they are many.
-    pub(super) fn take_due(&mut self, now: Instant) {
+    pub(crate) fn take_due(&mut self, now: Instant) {
         let due = self.queue.iter().take_while(|(at, _)| *at <= now);
         self.due = due.take(MAX_DUE).map(|(_, key)| *key).collect();
     }
 
     /// Returns the ops that the running pass is to try again. One over everything looks at all.
-    pub(super) fn due(&self) -> &[OpKey] {
+    pub(crate) fn due(&self) -> &[OpKey] {
         &self.due
     }
 
     /// Returns for how long from `now` the op on an object is not to be tried, or `None` if it may
     /// be tried.
-    pub(super) fn remaining(&self, now: Instant, key: OpKey) -> Option<Duration> {
+    pub(crate) fn remaining(&self, now: Instant, key: OpKey) -> Option<Duration> {
         let op = self.failed.get(&key)?;
         if op.is_freed || self.answers_hint && op.class == ErrorClass::Dependency {
             return None;
@@ -118,7 +118,7 @@ impl Backoff {
     }
 
     /// Takes the outcomes of a pass.
-    pub(super) fn pass_done(&mut self, pass: &DonePass<'_>, config: &Config, jitter: &mut Jitter) {
+    pub(crate) fn pass_done(&mut self, pass: &DonePass<'_>, config: &Config, jitter: &mut Jitter) {
         let mut due = std::mem::take(&mut self.due);
         if pass.is_full {
             let all = self.queue.iter().take_while(|(at, _)| *at <= pass.since);
@@ -164,43 +164,21 @@ impl Backoff {
     }
 
     /// Returns when the next retry is due.
-    pub(super) fn next(&self) -> Option<Instant> {
+    pub(crate) fn next(&self) -> Option<Instant> {
         self.queue.first().map(|(at, _)| *at)
     }
 
     /// Returns how often an op has failed, and when it is tried again at the latest.
-    pub(super) fn retry(&self, key: OpKey) -> Option<(u32, Instant)> {
+    pub(crate) fn retry(&self, key: OpKey) -> Option<(u32, Instant)> {
         self.failed.get(&key).map(|op| (op.tries, op.due_at))
     }
 
-    pub(super) fn is_tracked(&self, key: OpKey) -> bool {
+    pub(crate) fn is_tracked(&self, key: OpKey) -> bool {
         self.failed.contains_key(&key)
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.failed.len()
-    }
-
-    /// Returns everything that later decisions depend on, as numbers; `rel` converts an instant.
-    #[cfg(test)]
-    pub(super) fn fingerprint(
-        &self,
-        rel: impl Fn(Option<Instant>) -> u8,
-        since: Instant,
-    ) -> Vec<u8> {
-        let mut all = vec![u8::from(self.answers_hint), self.due.len() as u8];
-        for (key, op) in &self.failed {
-            all.extend([
-                rel(Some(op.retry_at)),
-                rel(Some(op.latest_retry_at)),
-                rel(Some(op.due_at)),
-                op.doublings.min(2) as u8,
-            ]);
-            let flags =
-                [self.waiting.contains(key), op.is_freed, op.retry_at > since, op.due_at > since];
-            all.extend(flags.map(u8::from));
-        }
-        all
     }
 
     fn add_failure(
@@ -281,15 +259,15 @@ fn delay(doublings: u32, config: &Config) -> Duration {
 }
 
 /// A pass that is done.
-pub(super) struct DonePass<'a> {
+pub(crate) struct DonePass<'a> {
     /// When it began.
-    pub(super) since: Instant,
-    pub(super) now: Instant,
+    pub(crate) since: Instant,
+    pub(crate) now: Instant,
     /// How long the next pass waits if this one has achieved nothing.
-    pub(super) rest: Duration,
+    pub(crate) rest: Duration,
     /// `None` if it could not run.
-    pub(super) summary: Option<&'a PassSummary>,
-    pub(super) is_full: bool,
+    pub(crate) summary: Option<&'a PassSummary>,
+    pub(crate) is_full: bool,
 }
 
 /// Returns true if only time frees an op of this class.

@@ -10,7 +10,7 @@ use super::{Converged, DrainCause, Phase, RunningPass, State, SubscriptionState}
 use crate::PassSummary;
 
 /// The shortest time between a pass that left ops pending and the one that continues it.
-pub(super) const MIN_REST: Duration = Duration::from_millis(10);
+pub(crate) const MIN_REST: Duration = Duration::from_millis(10);
 
 impl State {
     /// Takes the outcomes of the running pass before its end, so that [`retry`](Self::retry) has

@@ -5,8 +5,11 @@ mod draining;
 mod failing;
 mod timer;
 
-use super::*;
-use crate::PassSummary;
+use std::time::{Duration, Instant};
+
+use trueup_reconcile::{Drained, Extent, OpKey};
+
+use crate::{Action, Config, PassSummary, Revision, State, Stats, SubscriptionState};
 
 const INTERVAL: Duration = Duration::from_secs(5);
 const DEBOUNCE: Duration = Duration::from_millis(100);

@@ -1,6 +1,7 @@
 //! Notifications of a subscription, with a descriptor or without, and its failure.
 
 use super::*;
+use crate::state::EVENT_COOLDOWN;
 
 /// A state that polls, whose first pass is over and attended to.
 fn polled() -> (State, Instant) {

@@ -11,11 +11,14 @@ mod world;
 use std::collections::HashSet;
 use std::num::NonZeroU32;
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
-use trueup_reconcile::{ErrorClass, EventCoverage, Outcome};
+use trueup_reconcile::{Drained, ErrorClass, EventCoverage, Extent, OpKey, Outcome};
 
+use self::fingerprint::Fingerprint as _;
 use self::world::World;
-use super::*;
+use crate::state::{DrainCause, Phase, RunningPass};
+use crate::{Action, Config, Revision, State, SubscriptionState};
 
 const TICK: Duration = Duration::from_millis(10);
 const INTERVAL: u64 = 4;

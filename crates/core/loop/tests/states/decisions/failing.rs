@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 
 use trueup_reconcile::{ErrorClass, Outcome};
 
-use super::super::pass_done::MIN_REST;
 use super::*;
+use crate::state::pass_done::MIN_REST;
 
 const KEY: OpKey = OpKey(7);
 const FIRST: Duration = Duration::from_secs(1);

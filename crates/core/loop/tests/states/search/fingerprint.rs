@@ -2,10 +2,17 @@
 
 use super::model::Model;
 use super::*;
+use crate::state::backoff::Backoff;
+use crate::state::budget::{Bucket, OP};
 
-impl State {
+/// Numbers of what later decisions depend on.
+pub(super) trait Fingerprint {
+    fn fingerprint(&self, now: u64) -> impl Iterator<Item = u8>;
+}
+
+impl Fingerprint for State {
     /// Returns everything that later decisions depend on: the past and counters are left out.
-    pub(super) fn fingerprint(&self, now: u64) -> impl Iterator<Item = u8> {
+    fn fingerprint(&self, now: u64) -> impl Iterator<Item = u8> {
         let rel = |it: Option<Instant>| relative(it, now);
         let running = match self.phase {
             Phase::InPass(run) => [
@@ -49,16 +56,37 @@ impl State {
             Phase::Ended => 6,
         };
         let drain = self.drain.map_or(0, |cause| 1 + cause as u8);
-        let budget =
-            self.budget.clone().map_or(0, |mut it| it.with(|it| it.fingerprint(at(now), REFILL)));
+        let budget = self.budget.clone().map_or(0, |mut it| it.with(|it| level(it, at(now))));
         let mut all = vec![phase, drain, self.subscription as u8, budget];
         all.extend(running);
         all.extend(flags.map(u8::from));
         all.extend(dues.map(rel));
         all.extend(others.map(rel));
-        all.extend(self.backoff.fingerprint(rel, since));
+        all.extend(failures(&self.backoff, rel, since));
         all.into_iter()
     }
+}
+
+/// Returns what a budget has, in units of 1/[`REFILL`] of an op.
+fn level(bucket: &mut Bucket, now: Instant) -> u8 {
+    bucket.fill(now);
+    (bucket.level * i128::from(REFILL) / OP) as u8
+}
+
+fn failures(backoff: &Backoff, rel: impl Fn(Option<Instant>) -> u8, since: Instant) -> Vec<u8> {
+    let mut all = vec![u8::from(backoff.answers_hint), backoff.due.len() as u8];
+    for (key, op) in &backoff.failed {
+        all.extend([
+            rel(Some(op.retry_at)),
+            rel(Some(op.latest_retry_at)),
+            rel(Some(op.due_at)),
+            op.doublings.min(2) as u8,
+        ]);
+        let flags =
+            [backoff.waiting.contains(key), op.is_freed, op.retry_at > since, op.due_at > since];
+        all.extend(flags.map(u8::from));
+    }
+    all
 }
 
 impl Model {
