@@ -507,7 +507,7 @@ impl<S: Source> Loop<'_, S> {
 
     /// Returns the descriptor of the subscription, to be polled while a [`Rest`] says so.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.subscription.as_ref().and_then(S::Subscription::descriptor)
+        self.source.descriptor()
     }
 
     /// Does what is due but for passes: subscribes, reads events, answers questions.
