@@ -1,6 +1,6 @@
 //! No core dump of a process that holds a password.
 
-use anyhow::{Context as _, Result};
+use crate::error::{Context as _, Result};
 use rustix::process::{
     DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
 };

@@ -3,11 +3,12 @@
 mod cautions;
 mod missing;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Error, Result};
+use crate::error::{Context as _, Error, Result};
 use trueup_file::{self as file, File};
 use trueup_net::Kind;
 use trueup_rtnl::Namespace;
@@ -16,6 +17,8 @@ use trueup_world::{Accepted, Contest, Export, Filter, Protected, SeenGrants};
 use crate::desired_file::{self, Writers, is_stdin};
 use crate::host::{self, Desired, Options};
 use crate::options::options;
+use crate::section::Sections;
+use crate::source::AnyDesired;
 use crate::state;
 use crate::target::Target;
 use crate::world::{self, Collection, Retained, Surroundings, read_grants};
@@ -35,24 +38,43 @@ pub struct Declared {
     pub name: String,
     pub file: File,
     pub options: Options,
+    /// What the sections of users' crates desire.
+    pub(crate) own: BTreeMap<&'static str, AnyDesired>,
 }
 
 impl Declared {
     /// Reads a file that only these users can write; `-` is the standard input. `grace` is the
     /// default of the command.
-    pub fn read(path: &Path, writers: Writers, grace: Duration) -> Result<Declared> {
+    pub fn read(
+        path: &Path,
+        writers: Writers,
+        grace: Duration,
+        sections: &Sections,
+    ) -> Result<Declared> {
         let name = match is_stdin(path) {
             true => "(standard input)".to_owned(),
             false => path.display().to_string(),
         };
-        let file = desired_file::read(&name, path, writers)?;
-        Declared::new(name, file, grace)
+        let file = desired_file::read(&name, path, writers, &sections.names())?;
+        Declared::new(name, file, grace, sections)
     }
 
-    pub fn new(name: String, file: File, grace: Duration) -> Result<Declared> {
+    /// Makes one of a file, which errors call `name`.
+    ///
+    /// # Errors
+    ///
+    /// When a section of a user's crate is wrong.
+    pub fn new(name: String, file: File, grace: Duration, sections: &Sections) -> Result<Declared> {
         let options = options(&file.settings, grace)
             .map_err(|reserved| file::Error::at(&name, None, reserved.to_string()))?;
-        Ok(Declared { name, file, options })
+        let mut own = BTreeMap::new();
+        for (section, elements) in &file.own_sections {
+            match sections.parse(section, elements) {
+                Ok(desired) => own.extend(desired.map(|desired| (*section, desired))),
+                Err(wrong) => return Err(file::Error::invalid(&name, wrong).into()),
+            }
+        }
+        Ok(Declared { name, file, options, own })
     }
 
     /// Returns the desired state of the namespace.
@@ -165,7 +187,8 @@ impl Declared {
         let counts = kinds.map(|kind| (kind.name(), self.file.locations.count(kind)));
         let sysctls = self.file.sysctl.as_ref();
         let sysctls = sysctls.map(|sysctls| ("sysctl", sysctls.len()));
-        counts.chain(sysctls).collect()
+        let own = self.file.own_sections.iter().map(|(name, elements)| (*name, elements.len()));
+        counts.chain(sysctls).chain(own).collect()
     }
 
     /// Returns why a pass could not run, with the place in the file if the cause is there.

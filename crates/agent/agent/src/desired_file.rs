@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use anyhow::Result;
+use crate::error::Result;
 use trueup_file::{self as file, TableNames};
 use trueup_path::{Error, Readers, TrustedUsers, open_any};
 
@@ -18,16 +18,16 @@ pub enum Writers {
 }
 
 /// Reads a file, which errors call `name`; `-` is the standard input.
-pub fn read(name: &str, path: &Path, writers: Writers) -> Result<file::File> {
+pub fn read(name: &str, path: &Path, writers: Writers, own: &[&'static str]) -> Result<file::File> {
     let tables = TableNames::system()?;
     if is_stdin(path) {
-        return Ok(file::File::read_from(name, io::stdin(), &tables)?);
+        return Ok(file::File::read_from_with(name, io::stdin(), &tables, own)?);
     }
     let opened = open(path, writers).map_err(|error| match error.is_refused() {
         true => file::Error::at(name, None, refusal(&error)),
         false => file::Error::unopened(name, &error),
     })?;
-    Ok(file::File::read_from(name, opened, &tables)?)
+    Ok(file::File::read_from_with(name, opened, &tables, own)?)
 }
 
 /// Returns why a file is refused whose content another user could decide.
@@ -109,7 +109,7 @@ mod tests {
     }
 
     fn read_ours(path: &Path) -> Result<file::File> {
-        read("f.toml", path, Writers::Ours)
+        read("f.toml", path, Writers::Ours, &[])
     }
 
     fn assert_refused(path: &Path, what: &str) {
@@ -118,7 +118,7 @@ mod tests {
         assert!(error.contains(what), "{what}: {error}");
         assert!(error.contains("--trust-file"), "{error}");
         assert!(untrusted(path, Writers::Ours).is_some());
-        read("f.toml", path, Writers::Any).unwrap();
+        read("f.toml", path, Writers::Any, &[]).unwrap();
         assert_eq!(untrusted(path, Writers::Any), None);
     }
 
@@ -206,7 +206,7 @@ mod tests {
                 (folder.0.as_path(), "is a directory"),
                 (missing.as_path(), "no such file"),
             ] {
-                let error = read("f.toml", path, writers).unwrap_err().to_string();
+                let error = read("f.toml", path, writers, &[]).unwrap_err().to_string();
                 assert!(error.starts_with("f.toml: "), "{error}");
                 assert!(error.contains(what), "{what}: {error}");
             }

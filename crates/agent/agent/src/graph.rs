@@ -23,9 +23,10 @@ use crate::host::Part;
 use crate::state::LedgerOf;
 use crate::world::{COLLECTOR, EXPORTER};
 use derived::{Derived, derived};
-pub use once::{Once, Passed, run_once};
+pub(crate) use once::{OnceMaker, PassVertex, Passed, run_once};
 pub use reported::{OnResult, Reported};
-pub use running::{Around, RunningGraph, Sources};
+pub(crate) use running::Sources;
+pub use running::{Around, RunningGraph};
 pub use vertex_state::{
     VertexRecord, VertexState, change_line, graph_verdict, is_in_place, is_of_file_or_command,
     is_reported_alone, named, unsettled_lines, vertex_line,
@@ -96,19 +97,26 @@ pub fn vertices(
     run: &Runs,
 ) -> Vec<Declared> {
     let of_settings = parts.iter().map(|(part, _)| *part);
+    let own = parts.iter().filter(|(part, _)| matches!(part, Part::Section(_)));
     let has = Has {
         of_settings: of_settings.filter(|part| part.is_of_settings()).collect(),
+        own: own.map(|(part, _)| part.name()).collect(),
         world: world.is_some(),
     };
     let mut before = Vec::from_iter(has.world.then_some(COLLECTOR));
     let parts = parts.into_iter().map(|(part, vertex)| {
         // Its loop says when it is tried again.
         let spec = VertexSpec::new(part.name()).with_retry(0, SOON);
+        if let Part::Section(id) = part {
+            let network = id.is_after_network.then_some(Part::Network.name());
+            let spec = network.into_iter().fold(spec, |spec, it| spec.after_tried(it));
+            return (spec, vertex);
+        }
         let spec = before.iter().fold(spec, |spec, it| spec.after_tried(it));
         before.push(part.name());
         let spec = match part.ledger() {
             LedgerOf::Network => spec.with_semaphore(LINKS, 1),
-            LedgerOf::Settings | LedgerOf::Graph | LedgerOf::World => spec,
+            _ => spec,
         };
         (spec, vertex)
     });
@@ -140,6 +148,8 @@ pub fn vertices(
 /// What a graph has beside the network.
 struct Has {
     of_settings: Vec<Part>,
+    /// The sections that a user's crate has added.
+    own: Vec<&'static str>,
     world: bool,
 }
 
@@ -157,7 +167,7 @@ fn world_vertices(world: WorldVertices) -> [Declared; 2] {
 /// # Errors
 ///
 /// When the ledger cannot be read.
-pub fn is_needed(declared: &file::File, ledger: &dyn Ledger) -> anyhow::Result<bool> {
+pub fn is_needed(declared: &file::File, ledger: &dyn Ledger) -> crate::error::Result<bool> {
     let is_declared = !files(declared).is_empty() || !execs(declared).is_empty();
     Ok(is_declared || !ledger.owned()?.is_empty())
 }
@@ -170,7 +180,7 @@ pub fn check(
     kinds: &BTreeSet<&'static str>,
     world: Option<WorldVertices>,
     ledger: &dyn Ledger,
-) -> anyhow::Result<Snapshot> {
+) -> crate::error::Result<Snapshot> {
     let parts = parts.into_iter().map(|(part, verdict)| {
         let kinds = kinds.clone();
         let vertex = move |context: &RunContext, _: bool| {
@@ -309,6 +319,7 @@ fn section_of_network<'a>(reference: &'a NodeRef, has: &Has) -> Option<&'a str> 
     match reference {
         NodeRef::Section(name) if name == "file" || name == "exec" => None,
         NodeRef::Section(name) if name == "export" && has.world => None,
+        NodeRef::Section(name) if has.own.contains(&&**name) => None,
         NodeRef::Section(name) => Some(name),
         NodeRef::File(_) | NodeRef::Exec(_) => None,
     }
@@ -339,6 +350,7 @@ fn names(reference: &NodeRef, all: &file::File, has: &Has) -> Vec<String> {
         NodeRef::Section(name) if name == "collect" && has.world => {
             vec![COLLECTOR.to_owned(), Part::Network.name().to_owned()]
         }
+        NodeRef::Section(name) if has.own.contains(&&**name) => vec![name.clone()],
         NodeRef::Section(name) => {
             has.parts_of(name).iter().map(|part| part.name().to_owned()).collect()
         }

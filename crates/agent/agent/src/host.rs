@@ -4,6 +4,7 @@
 //! alone, and no sysctl is read.
 
 mod error;
+mod kind;
 mod pass_timer;
 mod planned;
 mod report;
@@ -21,10 +22,12 @@ use trueup_rtnl::{self as rtnl, Namespace, OpOutcome, Rtnl};
 use trueup_sysctl::{self as sysctl, Sysctl};
 
 pub use error::Error;
+pub(crate) use kind::HostKind;
 pub use pass_timer::PassTimer;
 pub use planned::{Planned, is_unread, plan};
 pub use report::Report;
 
+use crate::section::SectionId;
 use crate::state::LedgerOf;
 
 /// A part of a namespace, in the order in which they run.
@@ -42,9 +45,12 @@ pub enum Part {
     LinkSettings,
     /// All objects, also the links.
     Network,
+    /// A section that a user's crate has added.
+    Section(SectionId),
 }
 
 impl Part {
+    /// Those of a namespace.
     pub const ALL: [Part; 4] = [Part::Settings, Part::Links, Part::LinkSettings, Part::Network];
 
     /// Returns the name of its vertex. That of a kind of objects is the vertex of that section.
@@ -54,6 +60,7 @@ impl Part {
             Part::Links => "links",
             Part::LinkSettings => "link-settings",
             Part::Network => "network",
+            Part::Section(id) => id.name,
         }
     }
 
@@ -62,6 +69,7 @@ impl Part {
         match self {
             Part::Settings | Part::LinkSettings => LedgerOf::Settings,
             Part::Links | Part::Network => LedgerOf::Network,
+            Part::Section(id) => LedgerOf::Section(id),
         }
     }
 
@@ -130,7 +138,7 @@ impl Host {
             }
             Part::LinkSettings => self.set(pass),
             Part::Links if !self.is_link_missing(&pass)? => Ok(Report::default()),
-            Part::Links | Part::Network => self.network(pass),
+            Part::Links | Part::Network | Part::Section(_) => self.network(pass),
         }
     }
 

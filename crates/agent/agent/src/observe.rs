@@ -8,7 +8,7 @@ mod unsaid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use anyhow::{Context as _, Result};
+use crate::error::{Context as _, Result};
 use trueup_net::{
     Desired, Devices, IfName, Item, Kind, Kinds, Link, LinkAddr, Neighbour, NextHops, NexthopMode,
     Object, Observed, Owned, Route, RouteType, Rule,

@@ -6,6 +6,7 @@ mod domains;
 mod earlier;
 mod shared_ledger;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt;
@@ -13,13 +14,15 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Error, Result, anyhow};
+use crate::error::{Context as _, Error, Result, error};
 use trueup_journal::{self as journal, Journal, JournalLedger};
 use trueup_netlink::boot_id;
 use trueup_path as path;
 use trueup_reconcile::{Claim, Ledger as _, LedgerError, LedgerScope};
 use trueup_rtnl::Namespace;
 use trueup_rtnl::{Options, ledger_scope_of};
+
+use crate::section::SectionId;
 
 use self::directory::is_usable;
 pub use self::directory::{
@@ -28,7 +31,7 @@ pub use self::directory::{
 pub use self::shared_ledger::SharedLedger;
 
 /// A source that has a ledger.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LedgerOf {
     Network,
     Settings,
@@ -36,21 +39,28 @@ pub enum LedgerOf {
     Graph,
     /// Which grants were seen last, which outlives a boot.
     World,
+    /// A section that a user's crate has added.
+    Section(SectionId),
 }
 
 impl LedgerOf {
     /// True if its records can outlive a boot.
     fn is_lasting(self) -> bool {
-        matches!(self, LedgerOf::Graph | LedgerOf::World)
+        match self {
+            LedgerOf::Graph | LedgerOf::World => true,
+            LedgerOf::Section(id) => id.outlives_boots,
+            LedgerOf::Network | LedgerOf::Settings => false,
+        }
     }
 
     /// Returns the ledger's name in the journal.
-    fn name(self) -> &'static str {
+    fn name(self) -> Cow<'static, str> {
         match self {
-            LedgerOf::Network => "rtnl",
-            LedgerOf::Settings => "sysctl",
-            LedgerOf::Graph => "graph",
-            LedgerOf::World => "world",
+            LedgerOf::Network => "rtnl".into(),
+            LedgerOf::Settings => "sysctl".into(),
+            LedgerOf::Graph => "graph".into(),
+            LedgerOf::World => "world".into(),
+            LedgerOf::Section(id) => format!("section {}", id.name).into(),
         }
     }
 }
@@ -262,17 +272,18 @@ impl StateFile {
         Ok(known.map(String::from_utf8).transpose()?)
     }
 
-    /// Locks the journal and reads it. Writes nothing to it.
+    /// Locks the journal and reads it. Writes nothing to it, but for records of an earlier boot: also
+    /// those of `sections`.
     ///
     /// # Errors
     ///
     /// When another process holds it for longer than a second; when it cannot be opened or is
     /// damaged.
-    pub fn claim(self) -> Result<State> {
+    pub fn claim(self, sections: impl Iterator<Item = SectionId>) -> Result<State> {
         let boot_id = boot_id()?;
         make(&self.directory)?;
         let state = State(SharedLedger::open(LedgerOf::Network, self, boot_id)?);
-        state.take_over_earlier()?;
+        state.take_over_earlier(sections)?;
         Ok(state)
     }
 
@@ -281,7 +292,7 @@ impl StateFile {
             true => self.namespace.lasting_scope(boot_id),
             false => ledger_scope_of(self.namespace.cookie, boot_id),
         };
-        Ok(journal.ledger(of.name(), &scope)?)
+        Ok(journal.ledger(&of.name(), &scope)?)
     }
 
     /// Returns the path of the journal.
@@ -319,7 +330,7 @@ impl State {
     pub fn world_id(&self) -> Result<String> {
         Ok(self.0.with(|opened| {
             let new = opened.journal.id().map_err(LedgerError::new)?.to_string();
-            let world = opened.of(LedgerOf::World);
+            let world = opened.of(LedgerOf::World)?;
             let known = world.last_applied(WORLD_ID).map_err(LedgerError::new)?;
             if let Some(known) = known {
                 return String::from_utf8(known).map_err(LedgerError::new);
@@ -344,13 +355,13 @@ pub fn describe_error(error: journal::Error, file: &Path) -> Error {
             Some(holder) => format!("{holder}"),
             None => "it".into(),
         };
-        return anyhow!(
+        return error!(
             "another trueup writes to this namespace with this marker: {holder} holds {shown}.lock. Stop it, or give the two \
              files different `protocol` numbers, or a `[domain]` with a name each"
         );
     }
     if error.is_damaged() {
-        return Error::new(error).context(format!(
+        return Error::from(error).context(format!(
             "the journal {shown} is damaged, so nothing is done. `trueup journal check {shown}` looks at \
              it, `trueup journal export {shown}` prints what can be read, \
              `trueup journal repair {shown}` makes it usable, or says what that would lose"
@@ -360,7 +371,7 @@ pub fn describe_error(error: journal::Error, file: &Path) -> Error {
         Some(remedy) => format!("; {remedy}"),
         None => String::new(),
     };
-    anyhow!("cannot use the state file {shown}: {error}{remedy}")
+    error!("cannot use the state file {shown}: {error}{remedy}")
 }
 
 /// Returns the remedy for an error of a journal, if one is known.

@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result};
+use crate::error::{Context as _, Result};
 use trueup_netlink::Socket;
 use trueup_rtnl::Namespace;
 
 use crate::host::Options;
+use crate::section::Sections;
 use crate::state::{self, NamespaceKey, State, StateFile};
 
 /// A namespace, held open so that all is done in the same one, and the directory of the journals.
@@ -63,9 +64,9 @@ impl Target {
     /// # Errors
     ///
     /// When it cannot be opened and locked.
-    pub fn claim(&self, options: &Options) -> Result<(State, Vec<String>)> {
+    pub fn claim(&self, options: &Options, sections: &Sections) -> Result<(State, Vec<String>)> {
         let found = self.state(options)?;
-        let state = found.context(state::NO_STATE_DIRECTORY)?.claim()?;
+        let state = found.context(state::NO_STATE_DIRECTORY)?.claim(sections.ids())?;
         let notes = state.announce_domain(options.network.domain())?;
         Ok((state, notes))
     }

@@ -16,12 +16,12 @@ mod service_manager;
 mod world_status;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Error, Result, anyhow};
+use crate::error::{Context as _, Error, Result, error};
 use trueup_graph::{Places, Snapshot};
 use trueup_loop::{Budget, ObjectStatus, Stats};
 use trueup_reconcile::LateHints;
@@ -31,7 +31,8 @@ use trueup_world::{CollectorConfig, DampingConfig};
 use self::collecting::{Collecting, CollectorVertex};
 use self::exporting::Exporting;
 use self::file_watch::FileWatch;
-use self::loops::{Loops, PartMaker};
+use self::loops::Loops;
+pub(crate) use self::loops::PartMaker;
 use self::reload::{ReloadRequest, Reloader, Stamp};
 use self::reporter::Reporter;
 use self::service_manager::{NotifierThread, Service};
@@ -41,6 +42,7 @@ use crate::graph::{
     Around, MakeWorld, OnResult, RunningGraph, Runs, Sources, WorldVertices, change_line,
 };
 use crate::host::{self, PassTimer, Report};
+use crate::section::Sections;
 use crate::state::{LedgerOf, State};
 use crate::target::Target;
 use crate::world::{self, OnReplaced, Retained, Surroundings};
@@ -58,6 +60,7 @@ pub const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How an agent runs.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Config {
     /// Of the loops.
     pub passes: trueup_loop::Config,
@@ -69,8 +72,53 @@ pub struct Config {
     pub metrics: Option<Address>,
 }
 
+impl Default for Config {
+    /// Loops of default settings, no limit, files of ours alone, and no metrics.
+    fn default() -> Config {
+        Config {
+            passes: trueup_loop::Config::default(),
+            budget: None,
+            writers: Writers::Ours,
+            metrics: None,
+        }
+    }
+}
+
+impl Config {
+    /// Sets how the loops run.
+    #[must_use]
+    pub fn with_passes(self, passes: trueup_loop::Config) -> Config {
+        Config { passes, ..self }
+    }
+
+    /// Sets the time from the end of a full pass to the next, at least.
+    #[must_use]
+    pub fn with_interval(self, interval: Duration) -> Config {
+        Config { passes: self.passes.with_interval(interval), ..self }
+    }
+
+    /// Sets the most changes a second, and at once.
+    #[must_use]
+    pub fn with_budget(self, budget: Option<Budget>) -> Config {
+        Config { budget, ..self }
+    }
+
+    /// Sets who may be able to write the file.
+    #[must_use]
+    pub fn with_writers(self, writers: Writers) -> Config {
+        Config { writers, ..self }
+    }
+
+    /// Sets where metrics are served.
+    #[must_use]
+    pub fn with_metrics(self, metrics: Option<Address>) -> Config {
+        Config { metrics, ..self }
+    }
+}
+
 /// An agent that has its file and its journal, and does not run yet.
 pub struct Watch {
+    path: PathBuf,
     config: Config,
     reloader: Unstarted,
     declared: Declared,
@@ -176,20 +224,20 @@ impl Watch {
     /// # Errors
     ///
     /// When the file cannot be read, or the agent could not run.
-    pub fn open(
+    pub(crate) fn open(
         path: &Path,
-        netns: Option<&Namespace>,
-        state_directory: Option<&Path>,
+        target: Target,
+        netns: Option<Namespace>,
         config: Config,
+        sections: &Sections,
         mut observer: Observer,
     ) -> Result<Watch> {
         let writers = config.writers;
         let file_watch = FileWatch::new(path);
         let stamp = Stamp::of(path, writers);
-        let declared = Declared::read(path, writers, GRACE)?;
-        let target = Target::open(netns, state_directory.map(Path::to_owned))?;
+        let declared = Declared::read(path, writers, GRACE, sections)?;
         target.require_privilege()?;
-        let (state, notes) = target.claim(&declared.options)?;
+        let (state, notes) = target.claim(&declared.options, sections)?;
         notes.into_iter().for_each(|note| observer(&event::Event::Note(note)));
         let state = Arc::new(state);
         let pass_timer = Arc::new(PassTimer::default());
@@ -204,7 +252,7 @@ impl Watch {
             Some(named) => Some(Joined::open(named, &declared, &target, &state, &reporter, {
                 let (shared, loops) = (Arc::clone(&shared), loops.clone());
                 Box::new(move |error| {
-                    let failure = anyhow!("{error}").context("the store is another one now");
+                    let failure = error!("{error}").context("the store is another one now");
                     shared.lock().failure.get_or_insert(failure);
                     loops.stop();
                 })
@@ -231,16 +279,18 @@ impl Watch {
             reporter: reporter.clone(),
             shared: Arc::clone(&shared),
             loops: loops.clone(),
+            sections: sections.clone(),
         };
-        let parts = desired.parts().into_iter().map(|(part, desired)| {
-            let source = maker.make(part, desired);
-            maker.join(part, &source);
-            (part, source)
+        let parts = sections.parts(&declared, &desired).into_iter().map(|(part, desired)| {
+            let source = maker.make(part, desired)?;
+            maker.join(part, &*source);
+            Ok((part, source))
         });
-        let sources: Sources = parts.collect();
+        let sources = parts.collect::<Result<Sources>>()?;
         Ok(Watch {
+            path: path.to_owned(),
             config,
-            reloader: Unstarted { file_watch, stamp, target, netns: netns.cloned() },
+            reloader: Unstarted { file_watch, stamp, target, netns },
             declared,
             exporting,
             sources,
@@ -260,8 +310,18 @@ impl Watch {
     /// # Errors
     ///
     /// When it cannot be started: nothing was changed.
-    pub fn start(self, path: &Path) -> Result<Running> {
-        let Watch { config, reloader, declared, exporting, sources, maker, handle, .. } = self;
+    pub fn start(self) -> Result<Running> {
+        let Watch {
+            path,
+            config,
+            reloader,
+            declared,
+            exporting,
+            sources,
+            maker,
+            handle,
+            notifier_thread,
+        } = self;
         let Handle { loops, reporter, reload_request, shared } = handle.clone();
         let make_world = exporting.clone().map(|exporting| {
             let (shared, loops, reporter) = (Arc::clone(&shared), loops.clone(), reporter.clone());
@@ -304,7 +364,7 @@ impl Watch {
         };
         reporter.set_graph(&graph);
         let reloader = Reloader {
-            path: path.to_owned(),
+            path,
             writers: config.writers,
             stamp,
             pending_stamp: None,
@@ -327,7 +387,7 @@ impl Watch {
             .name("reloader".into())
             .spawn(move || reloader.run(file_watch))
             .context("cannot start a thread")?;
-        Ok(Running { graph, handle, _server: server, _notifier_thread: self.notifier_thread })
+        Ok(Running { graph, handle, _server: server, _notifier_thread: notifier_thread })
     }
 }
 
@@ -412,7 +472,7 @@ fn on_result(reporter: &Reporter, shared: &Arc<Shared>) -> OnResult {
 
 /// The state that the threads share.
 #[derive(Default)]
-struct Shared(Mutex<Inner>);
+pub(crate) struct Shared(Mutex<Inner>);
 
 /// Under the lock.
 #[derive(Default)]
@@ -431,8 +491,13 @@ impl Shared {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns once it is known what is still to run for the file in force: no report comes before.
+    pub(crate) fn wait_in_force(&self) {
+        drop(self.lock());
+    }
+
     /// Notes the objects whose devices a pass has found missing, and the last one has not.
-    fn note_missing(&self, reporter: &Reporter, report: &Report, namespace: &Namespace) {
+    pub(crate) fn note_missing(&self, reporter: &Reporter, report: &Report, namespace: &Namespace) {
         let shared = self.lock();
         for devices in report.devices() {
             let missing = reporter.newly_missing(devices);
@@ -444,7 +509,7 @@ impl Shared {
     }
 
     /// Returns the error in the file that kept a pass from running.
-    fn file_error(&self, error: &host::Error) -> Option<trueup_file::Error> {
+    pub(crate) fn file_error(&self, error: &host::Error) -> Option<trueup_file::Error> {
         let shared = self.lock();
         shared.declared.as_ref()?.file_error(error.network()?)
     }

@@ -29,23 +29,3 @@ pub fn seconds(time: SystemTime) -> f64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     (since.as_secs_f64() * 1e3).round() / 1e3
 }
-
-#[cfg(test)]
-mod tests {
-    use std::io;
-
-    use super::*;
-
-    #[test]
-    fn an_error_is_said_with_its_causes_and_each_of_them_once() {
-        let cause = || io::Error::from_raw_os_error(24);
-        let named = anyhow::Error::new(cause()).context("cannot open it: Too many open files");
-        assert_eq!(with_causes(named.as_ref()), "cannot open it: Too many open files");
-        let bare =
-            anyhow::Error::new(cause()).context("cannot open it").context("the pass broke off");
-        assert_eq!(
-            with_causes(bare.as_ref()),
-            "the pass broke off: cannot open it: Too many open files (os error 24)"
-        );
-    }
-}

@@ -2,10 +2,8 @@
 //! error.
 
 mod collected;
-mod lines;
 mod plan;
 mod report;
-mod setting;
 mod why;
 
 use std::fmt::{self, Display};
@@ -18,9 +16,8 @@ pub(crate) use trueup::net::render::clean;
 use trueup_file as file;
 
 pub(crate) use collected::Collected;
-pub(crate) use lines::{changes, write_verdict};
 pub(crate) use plan::plan;
-pub(crate) use report::{GraphReport, NewsRecord, report, write_news};
+pub(crate) use report::{report, write_news, write_verdict};
 pub(crate) use trueup_agent::words::{count, with_causes};
 pub(crate) use why::{WhyContext, why};
 
@@ -106,8 +103,9 @@ pub(crate) fn note(what: impl Display) {
 /// Prints why a command failed; an error of a file in the form of compilers, whose lines are its
 /// own.
 pub(crate) fn print_error(error: &Error) {
-    match error.downcast_ref::<file::Error>() {
-        Some(error) => write_stderr(format_args!("{error}\n")),
+    let file = error.downcast_ref::<trueup_agent::Error>().and_then(trueup_agent::Error::file);
+    match file.or_else(|| error.downcast_ref()) {
+        Some::<&file::Error>(error) => write_stderr(format_args!("{error}\n")),
         None => note(with_causes(error.as_ref())),
     }
 }

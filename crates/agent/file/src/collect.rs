@@ -1,6 +1,8 @@
 //! Collects what TOML or JSON hold, in the order of the file: settings, objects of each kind,
 //! sysctls.
 
+use std::collections::BTreeMap;
+
 use trueup_net::{Desired, NexthopMode};
 
 use crate::error::{Diagnostic, MAX_PROBLEMS};
@@ -28,12 +30,18 @@ pub(crate) struct Collector<'a> {
     /// The position of the first object with `adopt = false`.
     not_adopted: Option<usize>,
     sections: Vec<Section>,
+    /// The names of those that another crate reads.
+    own: &'a [&'static str],
     sysctls: Option<Sysctls>,
     faults: Vec<Fault>,
 }
 
 impl<'a> Collector<'a> {
-    pub(crate) fn new(text: &'a str, tables: &'a TableNames) -> Collector<'a> {
+    pub(crate) fn new(
+        text: &'a str,
+        tables: &'a TableNames,
+        own: &'a [&'static str],
+    ) -> Collector<'a> {
         Collector {
             tables,
             cursor: Cursor::new(text.as_bytes()),
@@ -42,7 +50,8 @@ impl<'a> Collector<'a> {
             given: Vec::new(),
             protocol_at: 0,
             not_adopted: None,
-            sections: sections::all(),
+            sections: sections::all(own),
+            own,
             sysctls: None,
             faults: Vec::new(),
         }
@@ -63,6 +72,11 @@ impl<'a> Collector<'a> {
         }
         let section = self.position(&key)?;
         let name = self.sections[section].elements.name();
+        if self.is_own(&key) && matches!(value.node, Node::Table(_)) {
+            self.list(&key)?;
+            self.element(name, value);
+            return Ok(());
+        }
         let Node::List(elements) = value.node else {
             let message = format!(
                 "expected a list of {name} sections, found {}: write [[{name}]] above the keys, or \
@@ -76,6 +90,11 @@ impl<'a> Collector<'a> {
             self.element(name, element);
         }
         Ok(())
+    }
+
+    /// True if it names a section that another crate reads, which may be one table.
+    pub(crate) fn is_own(&self, key: &Key<'_>) -> bool {
+        self.own.contains(&&*key.name)
     }
 
     fn file_key(&mut self, name: &'static str, key: &Key<'a>, value: &Value<'a>) -> Result<()> {
@@ -211,6 +230,7 @@ impl<'a> Collector<'a> {
             collects: None,
             files: None,
             execs: None,
+            own_sections: BTreeMap::new(),
             locations: Locations::default(),
         };
         for section in self.sections {

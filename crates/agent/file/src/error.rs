@@ -100,6 +100,11 @@ impl Error {
         &self.diagnostics
     }
 
+    /// Returns the error of a file with these faults, as those of a section that another crate reads.
+    pub fn invalid(file: &str, diagnostics: Vec<Diagnostic>) -> Error {
+        Error::new(ErrorKind::Invalid, file, diagnostics)
+    }
+
     pub(crate) fn new(kind: ErrorKind, file: &str, mut diagnostics: Vec<Diagnostic>) -> Error {
         diagnostics.sort_by_key(|diagnostic| diagnostic.location);
         let has_more = diagnostics.len() > MAX_PROBLEMS;

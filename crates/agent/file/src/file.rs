@@ -1,11 +1,14 @@
 //! A file as a whole: what it declares, and where.
 
+use std::collections::BTreeMap;
+
 use trueup_net::Desired;
 use trueup_sysctl as sysctl;
 use trueup_world::Collect;
 
 use crate::graph::{Exec, ManagedFile};
 use crate::location::Locations;
+use crate::own_section::OwnElement;
 use crate::settings::Settings;
 use crate::world::Export;
 
@@ -28,6 +31,8 @@ pub struct File {
     pub files: Option<Vec<ManagedFile>>,
     /// The commands that run when something has changed; `None` without any.
     pub execs: Option<Vec<Exec>>,
+    /// The elements of sections that another crate reads, by their names.
+    pub own_sections: BTreeMap<&'static str, Vec<OwnElement>>,
     /// The location of each object.
     pub locations: Locations,
 }

@@ -156,6 +156,7 @@ fn sections(file: &File) -> BTreeSet<&'static str> {
     let mut sections: BTreeSet<&str> = kinds.map(Kind::name).collect();
     sections.extend(file.locations.elements.keys());
     sections.extend(file.sysctl.as_ref().map(|_| SYSCTL));
+    sections.extend(file.own_sections.keys());
     sections
 }
 

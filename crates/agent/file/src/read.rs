@@ -44,6 +44,20 @@ impl File {
         text: impl io::Read,
         tables: &TableNames,
     ) -> std::result::Result<File, Error> {
+        File::read_from_with(name, text, tables, &[])
+    }
+
+    /// As [`File::read_from`], with sections that another crate reads: see [`File::parse_with`].
+    ///
+    /// # Errors
+    ///
+    /// As [`File::read_from`].
+    pub fn read_from_with(
+        name: &str,
+        text: impl io::Read,
+        tables: &TableNames,
+        own: &[&'static str],
+    ) -> std::result::Result<File, Error> {
         let mut bytes = Vec::new();
         text.take(MAX_BYTES + 1)
             .read_to_end(&mut bytes)
@@ -54,7 +68,7 @@ impl File {
             let diagnostics = vec![Diagnostic { location, message }];
             return Err(Error::new(ErrorKind::Unreadable, name, diagnostics));
         }
-        File::parse(name, &bytes, tables)
+        File::parse_with(name, &bytes, tables, own)
     }
 
     /// Parses a text. Errors call it `name`. Owners of files that are names are looked up among the
@@ -67,6 +81,22 @@ impl File {
         name: &str,
         bytes: &[u8],
         tables: &TableNames,
+    ) -> std::result::Result<File, Error> {
+        File::parse_with(name, bytes, tables, &[])
+    }
+
+    /// As [`File::parse`], with sections of these names, which another crate reads: each is a list
+    /// (`[[name]]`) or one table (`[name]`), and its elements are in
+    /// [`own_sections`](Self::own_sections).
+    ///
+    /// # Errors
+    ///
+    /// As [`File::parse`].
+    pub fn parse_with(
+        name: &str,
+        bytes: &[u8],
+        tables: &TableNames,
+        own: &[&'static str],
     ) -> std::result::Result<File, Error> {
         let text = std::str::from_utf8(bytes).map_err(|error| {
             let fault = Fault {
@@ -83,7 +113,7 @@ impl File {
             let faults = vec![Fault { at, message }];
             return Err(located(ErrorKind::Syntax, name, text.as_bytes(), faults));
         }
-        let mut collector = Collector::new(text, tables);
+        let mut collector = Collector::new(text, tables, own);
         let is_json = name.ends_with(".json") || text.trim_start().starts_with('{');
         let syntax =
             if is_json { json(text, &mut collector) } else { toml::read(text, &mut collector) };

@@ -78,7 +78,7 @@ fn below_header<'a>(
     let (Some(section), list, None) = (path.next(), path.next(), path.next()) else {
         return fault(header.at, "this header is too deep: write [[SECTION]]");
     };
-    let is_table = file_keys::TABLES.contains(&&*section.name);
+    let is_table = file_keys::TABLES.contains(&&*section.name) || collector.is_own(&section);
     if is_table && !header.is_array && list.is_none() {
         if let Some(object) = open.take() {
             object.finish(collector);

@@ -46,7 +46,7 @@ pub fn to_json(settings: &Settings, desired: &Desired) -> String {
 }
 
 fn write_sections(desired: &Desired, out: &mut dyn Output) {
-    for section in sections::all() {
+    for section in sections::all(&[]) {
         section.elements.write(desired, out);
     }
 }

@@ -37,11 +37,13 @@ mod tests {
     use trueup_file::{File, TableNames};
 
     use super::*;
+    use crate::section::Sections;
 
     fn cautions(sections: &str) -> Vec<String> {
         let text = format!("[world]\nstore = \"embedded\"\nhost = \"a\"\n{sections}");
         let file = File::parse("f.toml", text.as_bytes(), &TableNames::default()).unwrap();
-        let declared = Declared::new("f.toml".to_owned(), file, Duration::ZERO).unwrap();
+        let declared =
+            Declared::new("f.toml".to_owned(), file, Duration::ZERO, &Sections::default()).unwrap();
         declared.cautions()
     }
 

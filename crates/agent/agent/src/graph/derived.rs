@@ -99,7 +99,7 @@ mod tests {
     /// What each runs after, by the name of the section; `!` if it is needed.
     fn found(text: &str) -> Vec<String> {
         let file = File::parse("f.toml", text.as_bytes(), &TableNames::default()).unwrap();
-        let has = Has { of_settings: Vec::new(), world: false };
+        let has = Has { of_settings: Vec::new(), own: Vec::new(), world: false };
         let shown = |it: &Derived| {
             let mark = if it.is_needed { "!" } else { "" };
             format!("{} {}{mark}", it.vertex, it.after).replace("file:/srv/", "")

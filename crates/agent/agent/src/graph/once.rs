@@ -5,19 +5,19 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use crate::error::{Context as _, Result};
 use trueup_file as file;
 use trueup_graph::{
     Config, Driver, Failure, Places, RunContext, Snapshot, Verdict, Vertex, VertexSpec,
 };
-use trueup_reconcile::{
-    ErrorClass, Ledger, Outcome, PassInput, PassLimits, Report as _, Source as _,
-};
+use trueup_reconcile::{ErrorClass, Ledger, Outcome, PassInput, PassLimits, Source};
 use trueup_rtnl::Namespace;
 
-use super::{Declared, OnResult, Reported, Runs, restored, vertices};
-use crate::host::{Desired, Error, Host, Options, Part, Report};
-use crate::verdict;
+use super::{Declared, OnResult, Parts, Reported, Runs, restored, vertices};
+use crate::host::{Error, Options, Part, Report};
+use crate::report::{self, PassReport};
+use crate::section::SectionResult;
+use crate::state::{LedgerOf, SharedLedger};
 use crate::words::with_causes;
 
 /// How many vertices run at a time.
@@ -25,32 +25,53 @@ const WORKERS: NonZeroUsize = NonZeroUsize::new(4).expect("not zero");
 /// How long each wait is: it is repeated, as each command has its own timeout.
 const WAIT: Duration = Duration::from_secs(60);
 
-/// A pass over a part of the namespace as a vertex.
-pub struct Once {
-    pub part: Part,
-    pub host: Host,
-    pub scope: Namespace,
-    pub desired: Desired,
-    pub ledger: Box<dyn Ledger + Send>,
-    pub options: Options,
-    pub passed: Passed,
+/// What passes that run once are made of.
+pub(crate) struct OnceMaker {
+    pub(crate) scope: Namespace,
+    pub(crate) options: Options,
+    pub(crate) ledger: Box<dyn Fn(LedgerOf) -> SharedLedger>,
+    pub(crate) passed: Passed,
 }
-
-type Results = Vec<(Part, Result<Report, Error>)>;
 
 /// The results of the passes that have run.
 #[derive(Clone, Default)]
-pub struct Passed(Arc<Mutex<Results>>);
+pub(crate) struct Passed(Arc<Mutex<Results>>);
 
-impl Passed {
-    /// Takes the results, as one report; `None` if no pass has run.
-    pub fn take(&self) -> Option<Result<Report, Error>> {
-        let passed = std::mem::take(&mut *self.lock());
+#[derive(Default)]
+pub(crate) struct Results {
+    /// Of the parts of the namespace.
+    host: Vec<(Part, Result<Report, Error>)>,
+    /// Of sections that a user's crate has added.
+    sections: Vec<(Part, SectionResult)>,
+}
+
+impl Results {
+    /// Returns what became of the namespace as one report; `None` if no pass has run.
+    pub(crate) fn host(&mut self) -> Option<Result<Report, Error>> {
+        let passed = std::mem::take(&mut self.host);
         (!passed.is_empty()).then(|| Report::of_run(passed))
     }
 
-    fn set(&self, part: Part, result: Result<Report, Error>) {
-        self.lock().push((part, result));
+    /// Returns what became of the other sections, in order.
+    pub(crate) fn sections(&mut self) -> Vec<(Part, SectionResult)> {
+        let mut sections = std::mem::take(&mut self.sections);
+        sections.sort_by_key(|(part, _)| *part);
+        sections
+    }
+}
+
+impl Passed {
+    /// Takes the results.
+    pub(crate) fn take(&self) -> Results {
+        std::mem::take(&mut *self.lock())
+    }
+
+    pub(crate) fn add_of_host(&self, part: Part, result: Result<Report, Error>) {
+        self.lock().host.push((part, result));
+    }
+
+    pub(crate) fn add(&self, part: Part, result: SectionResult) {
+        self.lock().sections.push((part, result));
     }
 
     fn lock(&self) -> MutexGuard<'_, Results> {
@@ -59,7 +80,27 @@ impl Passed {
     }
 }
 
-impl Vertex for Once {
+/// What became of a pass.
+pub(crate) type PassResult<S> = Result<<S as Source>::Report, <S as Source>::Error>;
+
+/// A pass of a source as a vertex.
+pub(crate) struct PassVertex<S: Source> {
+    pub(crate) source: S,
+    pub(crate) scope: S::Scope,
+    pub(crate) desired: S::Desired,
+    pub(crate) ledger: SharedLedger,
+    pub(crate) options: S::Options,
+    /// Takes the result, unless the vertex runs again to apply.
+    pub(crate) on_result: Box<dyn FnMut(PassResult<S>) + Send>,
+}
+
+impl<S> Vertex for PassVertex<S>
+where
+    S: Source<Report: PassReport> + Send + 'static,
+    S::Scope: Send,
+    S::Desired: Send,
+    S::Options: Send,
+{
     fn check_apply(&mut self, context: &RunContext, apply: bool) -> Result<Verdict, Failure> {
         let should_continue = || context.should_continue();
         let before_change =
@@ -70,10 +111,8 @@ impl Vertex for Once {
         if !apply {
             limits = limits.with_ops(0);
         }
-        let Once { scope, desired, ledger, options, .. } = self;
-        let result = self
-            .host
-            .reconcile(PassInput::new(scope, desired, &mut **ledger, options).with_limits(limits));
+        let input = PassInput::new(&self.scope, &self.desired, &mut self.ledger, &self.options);
+        let result = self.source.reconcile(input.with_limits(limits));
         let verdict = verdict(&result, apply);
         if verdict != Ok(Verdict::WouldChange) {
             if verdict.is_ok()
@@ -81,24 +120,27 @@ impl Vertex for Once {
             {
                 context.has_changed(changed_kinds(report));
             }
-            self.passed.set(self.part, result);
+            (self.on_result)(result);
         }
         verdict
     }
 
     fn announces(&self) -> bool {
-        Host::ANNOUNCES
+        S::ANNOUNCES
     }
 }
 
 /// Returns the kinds of what a pass has changed.
-fn changed_kinds(report: &Report) -> BTreeSet<&'static str> {
+fn changed_kinds(report: &impl PassReport) -> BTreeSet<&'static str> {
     let mut kinds = BTreeSet::new();
     report.outcomes(&mut |op| kinds.extend(op.outcome.is_done().then_some(op.kind)));
     kinds
 }
 
-fn verdict(result: &Result<Report, Error>, apply: bool) -> Result<Verdict, Failure> {
+fn verdict<R: PassReport, E: std::error::Error + 'static>(
+    result: &Result<R, E>,
+    apply: bool,
+) -> Result<Verdict, Failure> {
     let report = match result {
         Ok(report) => report,
         Err(error) => {
@@ -117,7 +159,7 @@ fn verdict(result: &Result<Report, Error>, apply: bool) -> Result<Verdict, Failu
     if !apply && report.is_truncated() {
         return Ok(Verdict::WouldChange);
     }
-    let why = verdict::verdict(report).unwrap_or_default();
+    let why = report::verdict(report).unwrap_or_default();
     Err(Failure::new(ErrorClass::Unknown, why))
 }
 
@@ -127,21 +169,15 @@ fn verdict(result: &Result<Report, Error>, apply: bool) -> Result<Verdict, Failu
 /// # Errors
 ///
 /// When the graph cannot be started: nothing was changed.
-pub fn run_once(
+pub(crate) fn run_once(
     declared: &file::File,
-    parts: Vec<Once>,
+    parts: Parts,
+    namespace: &Namespace,
     ledger: Box<dyn Ledger + Send>,
     on_result: &OnResult,
 ) -> Result<Snapshot> {
-    let namespace = parts.first().map(|once| once.scope.clone());
-    let run = Runs {
-        interval: None,
-        namespace: namespace.unwrap_or_else(Namespace::current),
-        places: Places::default(),
-    };
-    let parts = parts.into_iter();
-    let parts = parts.map(|once| (once.part, Box::new(once) as Box<dyn Vertex>));
-    let vertices = vertices(declared, parts.collect(), None, &run);
+    let run = Runs { interval: None, namespace: namespace.clone(), places: Places::default() };
+    let vertices = vertices(declared, parts, None, &run);
     let config = Config::new(WORKERS).with_quiet(Duration::ZERO);
     let vertices = vertices.into_iter().map(|it| once(it, on_result));
     let report = Arc::clone(on_result);

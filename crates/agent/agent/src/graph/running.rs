@@ -5,17 +5,18 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use crate::error::{Context as _, Result, bail};
 use trueup_file as file;
-use trueup_graph::{Config, Driver, Explanation, Graph, Snapshot, SourceVertex, Vertex};
-use trueup_loop::{Handle, Revision};
+use trueup_graph::{Config, Driver, Explanation, Graph, Snapshot};
+use trueup_loop::Revision;
 use trueup_reconcile::Ledger;
 
 use super::{
     Declared, MakeWorld, OnResult, Reported, Runs, is_of_file_or_command, is_reported_alone,
     restored, vertices,
 };
-use crate::host::{Desired, Host, Part};
+use crate::host::Part;
+use crate::source::{AnyDesired, AnyHandle, AnySource};
 
 /// How many vertices run at a time.
 const WORKERS: NonZeroUsize = NonZeroUsize::new(4).expect("not zero");
@@ -46,12 +47,11 @@ pub struct Around {
 }
 
 /// Loops that are paused until this is dropped.
-pub struct Paused(Vec<Handle<Host>>);
+pub struct Paused(Vec<Arc<dyn AnyHandle>>);
 
 impl Drop for Paused {
     fn drop(&mut self) {
-        // One that has ended is not paused.
-        self.0.iter().for_each(|handle| drop(handle.resume()));
+        self.0.iter().for_each(|handle| handle.resume());
     }
 }
 
@@ -73,7 +73,7 @@ impl Drop for Held<'_> {
 }
 
 /// The parts of the namespace with their loops, in the order in which they run.
-pub type Sources = Vec<(Part, SourceVertex<Host>)>;
+pub(crate) type Sources = Vec<(Part, Box<dyn AnySource>)>;
 
 impl RunningGraph {
     /// Starts the graph of a file.
@@ -81,7 +81,7 @@ impl RunningGraph {
     /// # Errors
     ///
     /// When it cannot be started: nothing was changed.
-    pub fn start(
+    pub(crate) fn start(
         declared: &file::File,
         sources: Sources,
         ledger: Box<dyn Ledger + Send>,
@@ -110,8 +110,8 @@ impl RunningGraph {
         let mut paused = Paused(Vec::new());
         for (part, source) in self.sources() {
             if part.is_of_settings() {
-                let handle = source.handle().clone();
-                paused.0.push(handle.clone());
+                let handle = source.handle();
+                paused.0.push(Arc::clone(&handle));
                 match handle.pause(PAUSE_TIMEOUT) {
                     Err(error) if !handle.is_ended() => return Err(error.into()),
                     _ => {}
@@ -130,12 +130,12 @@ impl RunningGraph {
     /// # Errors
     ///
     /// When there is no such graph. The old one goes on, and nothing is declared.
-    pub fn replace(
+    pub(crate) fn replace(
         &self,
         declared: &file::File,
-        parts: Vec<(Part, Desired)>,
+        parts: Vec<(Part, AnyDesired)>,
         paused: Paused,
-        make: impl Fn(Part, Desired) -> SourceVertex<Host>,
+        make: impl Fn(Part, AnyDesired) -> Result<Box<dyn AnySource>>,
         declare: impl Fn(Part, Revision),
         leave: impl Fn(Part),
     ) -> Result<()> {
@@ -145,22 +145,22 @@ impl RunningGraph {
         for (part, desired) in parts {
             match sources.iter().find(|(it, _)| *it == part) {
                 Some((_, source)) => {
-                    declaring.push((part, source.clone(), desired));
-                    next.push((part, source.clone()));
+                    declaring.push((part, source.handle(), desired));
+                    next.push((part, source.boxed()));
                 }
-                None => next.push((part, make(part, desired))),
+                None => next.push((part, make(part, desired)?)),
             }
         }
         let stays = |part| next.iter().any(|(it, _)| *it == part);
         let left = sources.iter().filter(|(part, _)| !stays(*part));
-        let left: Sources = left.map(|(part, source)| (*part, source.clone())).collect();
+        let left: Vec<_> = left.map(|(part, source)| (*part, source.handle())).collect();
         let vertices = reported(declared, &next, around);
         Graph::new(vertices.iter().map(|(spec, _)| spec.clone()))?;
         let held = (sources.len() > 1 || next.len() > 1).then(|| Held::new(driver));
-        left.iter().for_each(|(_, source)| source.handle().stop());
-        for (part, source, desired) in &mut declaring {
+        left.iter().for_each(|(_, handle)| handle.stop());
+        for (part, handle, desired) in &declaring {
             // If the loop has ended, there is nothing to reload.
-            if let Ok(revision) = source.handle().set_desired(std::mem::take(desired)) {
+            if let Some(revision) = handle.set_desired(Arc::clone(desired)) {
                 declare(*part, revision);
             }
         }
@@ -225,8 +225,7 @@ impl RunningGraph {
         let ended = |part: Part, within| {
             let sources = self.sources();
             let source = sources.iter().find(|(it, _)| *it == part)?;
-            // A timeout is no end.
-            let _ = source.1.handle().wait_ended(within);
+            source.1.handle().wait_ended(within);
             source.1.ended()
         };
         let network = loop {
@@ -241,7 +240,8 @@ impl RunningGraph {
 
     fn sources(&self) -> Sources {
         let sources = self.0.sources.lock();
-        sources.unwrap_or_else(PoisonError::into_inner).clone()
+        let sources = sources.unwrap_or_else(PoisonError::into_inner);
+        sources.iter().map(|(part, source)| (*part, source.boxed())).collect()
     }
 
     /// Ends all vertices.
@@ -260,11 +260,11 @@ impl RunningGraph {
 /// Makes the vertices of a file, with reports of those that do not report their own passes.
 fn reported(
     declared: &file::File,
-    sources: &[(Part, SourceVertex<Host>)],
+    sources: &[(Part, Box<dyn AnySource>)],
     around: &Around,
 ) -> Vec<Declared> {
     let parts = sources.iter();
-    let parts = parts.map(|(part, it)| (*part, Box::new(it.clone()) as Box<dyn Vertex>));
+    let parts = parts.map(|(part, it)| (*part, it.vertex()));
     let world = around.make_world.as_ref().map(|make| make());
     let vertices = vertices(declared, parts.collect(), world, &around.run);
     let vertices = vertices.into_iter();

@@ -1,49 +1,34 @@
 //! The running time of the current passes, for the watchdog of a service manager.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::Part;
 
 /// Measures how long the current pass of each part has been running.
-#[derive(Debug)]
-pub struct PassTimer {
-    start: Instant,
-    /// The start of the pass of each part, in milliseconds since `start`, plus one; 0 if none
-    /// runs.
-    began: [AtomicU64; Part::ALL.len()],
-}
-
-impl Default for PassTimer {
-    /// Creates the timer; no pass runs.
-    fn default() -> PassTimer {
-        PassTimer { start: Instant::now(), began: Default::default() }
-    }
-}
+#[derive(Debug, Default)]
+pub struct PassTimer(Mutex<BTreeMap<Part, Instant>>);
 
 impl PassTimer {
     /// Starts a pass.
     pub(crate) fn begin(&self, part: Part) {
-        self.began[part as usize].store(self.now() + 1, Ordering::Relaxed);
+        self.lock().insert(part, Instant::now());
     }
 
     /// Ends the pass, once it is reported.
     pub fn end(&self, part: Part) {
-        self.began[part as usize].store(0, Ordering::Relaxed);
+        self.lock().remove(&part);
     }
 
     /// Returns true if no pass has been running for longer than `longest`.
     pub fn is_within(&self, longest: Duration) -> bool {
-        self.began.iter().all(|began| {
-            let began = began.load(Ordering::Relaxed);
-            let ran = (self.now() + 1).saturating_sub(began);
-            began == 0 || Duration::from_millis(ran) <= longest
-        })
+        self.lock().values().all(|began| began.elapsed() <= longest)
     }
 
-    fn now(&self) -> u64 {
-        // It would take millions of years to be more.
-        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX - 1)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Part, Instant>> {
+        // Nothing under the lock leaves it half done.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,6 +5,7 @@ use trueup_rtnl::{self as rtnl, Namespace, Rtnl};
 use trueup_sysctl::{self as sysctl, Sysctl};
 
 use super::{Desired, Error, Options, Part};
+use crate::report::{OpText, Setting};
 use crate::state::LedgerOf;
 
 /// The plan of a pass over all parts.
@@ -19,6 +20,11 @@ impl Planned {
     pub fn settings(&self) -> impl Iterator<Item = &sysctl::SysctlOp> {
         let reports = self.settings.iter();
         reports.flat_map(|(_, report)| report.ops())
+    }
+
+    /// Calls `visit` for each op of settings.
+    pub fn settings_text(&self, visit: &mut dyn FnMut(&dyn OpText)) {
+        self.settings().for_each(|op| visit(&Setting(op)));
     }
 
     /// Returns true if the state is as declared, as far as is known.
@@ -44,8 +50,8 @@ pub fn plan(
     scope: &Namespace,
     desired: &Desired,
     options: &Options,
-    ledger: impl Fn(LedgerOf) -> anyhow::Result<Box<dyn Ledger + Send>>,
-) -> anyhow::Result<Result<Planned, Error>> {
+    ledger: impl Fn(LedgerOf) -> crate::error::Result<Box<dyn Ledger + Send>>,
+) -> crate::error::Result<Result<Planned, Error>> {
     let (of_settings, of_network) = (ledger(LedgerOf::Settings)?, ledger(LedgerOf::Network)?);
     let planned = || {
         let parts = desired.clone().parts().into_iter();

@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use crate::error::{Context as _, Result};
 use rustix::fs::{Access, access};
 use rustix::process::geteuid;
 use trueup_path::{self as path, ErrorKind, Folder, TrustedUsers};
@@ -94,8 +94,8 @@ fn cannot_use(directory: &Path) -> String {
 }
 
 /// Returns true if an error is that another user could change the state.
-pub fn is_unsafe(error: &anyhow::Error) -> bool {
-    error.downcast_ref().is_some_and(path::Error::is_refused)
+pub fn is_unsafe(error: &crate::error::Error) -> bool {
+    error.find().is_some_and(path::Error::is_refused)
 }
 
 /// Returns true if journals can be written there, or the missing directory can be made.

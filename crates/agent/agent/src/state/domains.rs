@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result};
+use crate::error::{Context as _, Result};
 use trueup_journal::{Journal, JournalLedger};
 use trueup_net::{Domain, Kind, Kinds};
 use trueup_reconcile::{Claim, Ledger as _, LedgerError};

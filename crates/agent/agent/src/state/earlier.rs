@@ -5,10 +5,12 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use crate::error::{Context as _, Result};
 use trueup_journal::{Journal, JournalLedger};
 use trueup_path::{TrustedUsers, read};
 use trueup_reconcile::{Claim, Ledger as _, LedgerError};
+
+use crate::section::SectionId;
 
 use super::{LedgerOf, NamespaceKey, State, StateFile};
 
@@ -94,7 +96,10 @@ impl State {
     /// # Errors
     ///
     /// When this journal cannot be written.
-    pub(crate) fn take_over_earlier(&self) -> Result<()> {
+    pub(crate) fn take_over_earlier(
+        &self,
+        sections: impl Iterator<Item = SectionId>,
+    ) -> Result<()> {
         let (place, boot_id) = (&self.0.place, &self.0.boot_id);
         let Some(earlier) = place.earlier()? else {
             return Ok(());
@@ -103,10 +108,11 @@ impl State {
             return Ok(());
         };
         let mut left = Vec::new();
-        for of in LASTING {
+        let sections = sections.filter(|id| id.outlives_boots).map(LedgerOf::Section);
+        for of in LASTING.into_iter().chain(sections) {
             let from = place.ledger(of, &journal, boot_id)?;
             self.0.with(|opened| {
-                let ours = opened.of(of);
+                let ours = opened.of(of)?;
                 let (mut intents, mut owned) = (from.open_intents()?, from.owned()?);
                 let (known, open) = (ours.owned()?, ours.open_intents()?);
                 owned.retain(|key, _| !known.contains_key(key));

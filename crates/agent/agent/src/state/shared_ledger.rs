@@ -1,10 +1,11 @@
 //! [`SharedLedger`]: a ledger of the journal that is open.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context as _, Error, Result};
+use crate::error::{Context as _, Error, Result};
 use trueup_journal::{Journal, JournalLedger};
 use trueup_reconcile::{Claim, Ledger, LedgerError};
 
@@ -26,10 +27,10 @@ pub struct SharedLedger {
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) journal: Journal,
-    network: JournalLedger,
-    settings: JournalLedger,
-    graph: JournalLedger,
-    world: JournalLedger,
+    place: StateFile,
+    boot_id: String,
+    /// Those that were asked for.
+    ledgers: BTreeMap<LedgerOf, JournalLedger>,
     /// The records of other boots are deleted.
     has_forgotten_boots: bool,
     /// The journal was removed, and was made anew since this was asked for.
@@ -43,20 +44,19 @@ impl Opened {
         let file = place.file();
         let journal = Journal::open_within(&file, LOCK_TIMEOUT);
         let journal = journal.map_err(|error| describe_error(error, &file))?;
-        Opened::on(journal, place, boot_id)
+        Ok(Opened::on(journal, place, boot_id))
     }
 
-    fn on(journal: Journal, place: &StateFile, boot_id: &str) -> Result<Opened> {
-        Ok(Opened {
-            network: place.ledger(LedgerOf::Network, &journal, boot_id)?,
-            settings: place.ledger(LedgerOf::Settings, &journal, boot_id)?,
-            graph: place.ledger(LedgerOf::Graph, &journal, boot_id)?,
-            world: place.ledger(LedgerOf::World, &journal, boot_id)?,
+    fn on(journal: Journal, place: &StateFile, boot_id: &str) -> Opened {
+        Opened {
+            place: place.clone(),
+            boot_id: boot_id.to_owned(),
+            ledgers: BTreeMap::new(),
             journal,
             has_forgotten_boots: false,
             was_recreated: false,
             is_noted: false,
-        })
+        }
     }
 
     /// Writes before the first record that outlives a boot where such records are.
@@ -82,21 +82,22 @@ impl Opened {
             .map_err(|error| match error.is_held() {
                 true => describe_error(error, &file),
                 // Its cause says whether it may pass.
-                false => Error::new(error),
+                false => Error::from(error),
             })
             .with_context(|| format!("the journal {shown} was removed"))?;
-        *self = Opened::on(journal, place, boot_id)?;
+        *self = Opened::on(journal, place, boot_id);
         self.was_recreated = true;
         place.note_cookie()?;
         Ok(())
     }
 
-    pub(crate) fn of(&mut self, of: LedgerOf) -> &mut JournalLedger {
-        match of {
-            LedgerOf::Network => &mut self.network,
-            LedgerOf::Settings => &mut self.settings,
-            LedgerOf::Graph => &mut self.graph,
-            LedgerOf::World => &mut self.world,
+    pub(crate) fn of(&mut self, of: LedgerOf) -> Result<&mut JournalLedger, LedgerError> {
+        match self.ledgers.entry(of) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(new) => {
+                let ledger = self.place.ledger(of, &self.journal, &self.boot_id);
+                Ok(new.insert(ledger.map_err(LedgerError::new)?))
+            }
         }
     }
 }
@@ -151,12 +152,12 @@ impl SharedLedger {
 impl Ledger for SharedLedger {
     fn owned(&self) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, LedgerError> {
         let of = self.of;
-        self.with(|opened| opened.of(of).owned())
+        self.with(|opened| opened.of(of)?.owned())
     }
 
     fn open_intents(&self) -> Result<BTreeMap<Vec<u8>, Claim>, LedgerError> {
         let of = self.of;
-        self.with(|opened| opened.of(of).open_intents())
+        self.with(|opened| opened.of(of)?.open_intents())
     }
 
     fn begin(&mut self, intents: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
@@ -165,7 +166,7 @@ impl Ledger for SharedLedger {
             if !intents.is_empty() {
                 opened.note_lasting(of, &self.place)?;
             }
-            opened.of(of).begin(intents)
+            opened.of(of)?.begin(intents)
         })
     }
 
@@ -176,7 +177,7 @@ impl Ledger for SharedLedger {
             if claims.values().any(|claim| matches!(claim, Claim::Ours(_))) {
                 opened.note_lasting(of, &self.place)?;
             }
-            opened.of(of).commit_outcomes(claims)?;
+            opened.of(of)?.commit_outcomes(claims)?;
             if !opened.has_forgotten_boots && opened.journal.stats().commits > 0 {
                 let forgotten = opened.journal.forget_other_boots(&self.boot_id);
                 forgotten.map_err(LedgerError::new)?;

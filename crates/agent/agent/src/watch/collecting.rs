@@ -7,7 +7,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
-use anyhow::Result;
+use crate::error::Result;
 use trueup_file::File;
 use trueup_graph::{Failure, RunContext, Verdict, Vertex, Watch};
 use trueup_net::RouteKey;
@@ -19,7 +19,7 @@ use super::reporter::Reporter;
 use super::world_status::Collection;
 use super::{Inner, Shared};
 use crate::declared::Declared;
-use crate::host::{Desired, Part};
+use crate::host::Desired;
 use crate::world::{self, Probation, Retained, Surroundings};
 
 /// The collection of a file, and what of it is desired.
@@ -184,7 +184,7 @@ impl Collecting {
                     routes.offer(key);
                 }
             };
-            let network = loops.of(Part::Network);
+            let network = loops.network();
             self.is_behind = network.is_none_or(|network| network.change(change).is_err());
             if self.is_behind {
                 let message = "the loop of the network has no room for what has changed yet";

@@ -25,7 +25,7 @@ impl Contested {
         (name.clone(), origin.exporter.clone(), *effect)
     }
 
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let Contest { name, dst, created, other: (theirs, origin), count, effect, .. } =
             &self.contest;
         json!({

@@ -2,18 +2,19 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use trueup_file::Location;
 
 use super::world_status::WorldStatus;
-use crate::host::Report;
+use crate::report::PassReport;
 use crate::status::{StatusChanges, StatusCounts};
 
 /// Something that has happened in a running agent.
 #[non_exhaustive]
 pub enum Event<'a> {
     /// A pass over a part of the namespace has run.
-    Pass(&'a Report),
+    Pass(&'a dyn PassReport),
     /// A pass has something new.
     News(News<'a>),
     /// A pass could not run. It is no news if that is known already.
@@ -73,9 +74,18 @@ pub enum Event<'a> {
     Stopping,
 }
 
+impl Serialize for Event<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Event::News(news) => news.serialize(serializer),
+            event => event.value().serialize(serializer),
+        }
+    }
+}
+
 /// The report of a pass that has something new.
 pub struct News<'a> {
-    pub report: &'a Report,
+    pub report: &'a dyn PassReport,
     pub changes: StatusChanges,
     /// The number of all statuses, new or not.
     pub counts: StatusCounts,
@@ -115,8 +125,12 @@ impl Event<'_> {
         })
     }
 
-    /// Returns the event as JSON.
-    pub fn json(&self) -> Value {
+    /// Returns the event as a line of JSON.
+    pub fn json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    fn value(&self) -> Value {
         match self {
             Event::PassFailed { message, .. } | Event::Notice(message) => {
                 json!({ "message": message })

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
 use trueup_graph::{SourceVertex, Vertex};
 use trueup_loop::{Config, Loop};
 use trueup_reconcile::MemoryLedger;

@@ -4,33 +4,41 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::error::Result;
 use trueup_graph::SourceVertex;
 use trueup_loop::{Budget, Config, Handle, Loop, ObjectStatus, Revision, Stats};
-use trueup_reconcile::{OpKey, Source as _, Status, Subscribed};
+use trueup_reconcile::{OpKey, Source, Status};
 use trueup_rtnl::Namespace;
 
 use super::Shared;
 use super::reporter::Reporter;
-use crate::host::{Desired, Host, Options, Part, PassTimer};
+use crate::host::{Host, Options, Part, PassTimer};
+use crate::section::{Sections, foreign};
+use crate::source::{AnyDesired, AnyHandle, AnySource};
 use crate::state::State;
 
 /// The handles of the loops. Clones share them. That of the network is there until the end, and
 /// the others as the file in force needs them.
 #[derive(Clone, Default)]
-pub(crate) struct Loops(Arc<Mutex<BTreeMap<Part, Handle<Host>>>>);
+pub(crate) struct Loops(Arc<Mutex<BTreeMap<Part, Arc<dyn AnyHandle>>>>);
 
 impl Loops {
-    fn insert(&self, part: Part, handle: &Handle<Host>) {
-        self.lock().insert(part, handle.clone());
+    fn insert(&self, part: Part, handle: Arc<dyn AnyHandle>) {
+        self.lock().insert(part, handle);
     }
 
-    fn remove(&self, part: Part) -> Option<Handle<Host>> {
+    fn remove(&self, part: Part) -> Option<Arc<dyn AnyHandle>> {
         self.lock().remove(&part)
     }
 
     /// Returns the loop of a part, if there is one.
-    pub(crate) fn of(&self, part: Part) -> Option<Handle<Host>> {
+    pub(crate) fn of(&self, part: Part) -> Option<Arc<dyn AnyHandle>> {
         self.lock().get(&part).cloned()
+    }
+
+    /// Returns the loop of the network.
+    pub(crate) fn network(&self) -> Option<Handle<Host>> {
+        self.of(Part::Network)?.as_any().downcast_ref().cloned()
     }
 
     /// Stops all loops.
@@ -41,17 +49,16 @@ impl Loops {
     /// Requests a full pass of each.
     pub(crate) fn force(&self) {
         for (_, handle) in self.all() {
-            // The pass runs without a waiter.
-            let _ = handle.force(Duration::ZERO);
+            handle.force();
         }
     }
 
     /// Has the settings of links looked at: the kernel copies some others to them. A dirty pass, as
     /// a change has one, reads all of them.
-    fn look_at_settings_of_links(&self) {
-        let of_links = self.of(Part::LinkSettings);
-        // One that has ended needs none.
-        let _ended = of_links.map(|handle| handle.change(|_| {}));
+    pub(crate) fn look_at_settings_of_links(&self) {
+        if let Some(of_links) = self.of(Part::LinkSettings) {
+            of_links.look();
+        }
     }
 
     /// Returns true if one of the loops has ended: no other goes on without it.
@@ -61,8 +68,7 @@ impl Loops {
 
     /// Returns false if the loop of the network has not ended after that time.
     pub(crate) fn wait_ended(&self, within: Duration) -> bool {
-        let waited = self.of(Part::Network).map(|it| it.wait_ended(within));
-        waited.is_none_or(|waited| !waited.is_err_and(|error| error.is_timeout()))
+        self.of(Part::Network).is_none_or(|network| network.wait_ended(within))
     }
 
     /// Returns the counts of all loops in sum, and for the rest what holds for all: the time since
@@ -70,13 +76,11 @@ impl Loops {
     /// the revision, are those of the network.
     pub(crate) fn stats(&self) -> Stats {
         let mut sum = Stats::default();
-        for (at, (_, handle)) in self.all().iter().rev().enumerate() {
+        if let Some(network) = self.of(Part::Network) {
+            sum = network.stats();
+        }
+        for (_, handle) in self.all().iter().filter(|(part, _)| *part != Part::Network) {
             let stats = handle.stats();
-            if at == 0 {
-                // The network.
-                sum = stats;
-                continue;
-            }
             sum.full_passes += stats.full_passes;
             sum.dirty_passes += stats.dirty_passes;
             sum.failed_passes += stats.failed_passes;
@@ -117,19 +121,19 @@ impl Loops {
     }
 
     /// Returns the loops whose statuses count: the network has those of the links.
-    fn with_statuses(&self) -> Vec<Handle<Host>> {
+    fn with_statuses(&self) -> Vec<Arc<dyn AnyHandle>> {
         let all = self.all().into_iter();
         let all = all.filter(|(part, _)| *part != Part::Links);
         all.map(|(_, handle)| handle).collect()
     }
 
     /// Returns all of them in order, to call them without the lock.
-    fn all(&self) -> Vec<(Part, Handle<Host>)> {
+    fn all(&self) -> Vec<(Part, Arc<dyn AnyHandle>)> {
         let all = self.lock();
         all.iter().map(|(part, it)| (*part, it.clone())).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Part, Handle<Host>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Part, Arc<dyn AnyHandle>>> {
         // Nothing under the lock leaves it half done.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -147,28 +151,33 @@ pub(crate) struct PartMaker {
     pub(crate) reporter: Reporter,
     pub(crate) shared: Arc<Shared>,
     pub(crate) loops: Loops,
+    pub(crate) sections: Sections,
 }
 
 impl PartMaker {
     /// Makes the loop of a part.
-    pub(crate) fn make(&self, part: Part, desired: Desired) -> SourceVertex<Host> {
-        let host = Host::new(part, |of| self.state.ledger(of), &self.pass_timer);
-        let config = match part {
-            Part::Network => self.config,
-            // It sees a new device before the network does, and comes before the addresses on it.
-            _ => self.config.with_debounce(self.config.debounce() / 2),
-        };
-        let ledger = self.state.ledger(part.ledger());
-        let (scope, options) = (self.scope.clone(), self.options.clone());
-        let passes = Loop::new(host, scope, desired, ledger, options, config);
+    ///
+    /// # Errors
+    ///
+    /// When the desired state is another part's.
+    pub(crate) fn make(&self, part: Part, desired: AnyDesired) -> Result<Box<dyn AnySource>> {
+        let kind = self.sections.of(part).ok_or_else(|| foreign(part))?;
+        kind.make(self, part, desired)
+    }
+
+    /// Returns the source of a loop, which keeps the limit of ops.
+    pub(crate) fn finish<S: Source + 'static>(&self, passes: Loop<'static, S>) -> Box<dyn AnySource>
+    where
+        SourceVertex<S>: AnySource,
+    {
         let passes = self.budget.iter().fold(passes, Loop::with_budget);
-        SourceVertex::of_loop(self.reporting(part, passes))
+        Box::new(SourceVertex::of_loop(passes))
     }
 
     /// Has a loop count from now on.
-    pub(crate) fn join(&self, part: Part, source: &SourceVertex<Host>) {
+    pub(crate) fn join(&self, part: Part, source: &dyn AnySource) {
         self.loops.insert(part, source.handle());
-        self.reporter.part_joined(part, source.handle());
+        self.reporter.part_joined(part, &*source.handle());
     }
 
     /// Has a loop count from this revision on.
@@ -179,47 +188,7 @@ impl PartMaker {
     /// Has a loop that has left count no longer.
     pub(crate) fn leave(&self, part: Part) {
         if let Some(handle) = self.loops.remove(part) {
-            self.reporter.part_left(part, &handle);
+            self.reporter.part_left(part, &*handle);
         }
-    }
-
-    /// Has the passes of a part reported.
-    fn reporting(&self, part: Part, passes: Loop<'static, Host>) -> Loop<'static, Host> {
-        let (report, shared) = (self.reporter.clone(), Arc::clone(&self.shared));
-        let pass_timer = Arc::clone(&self.pass_timer);
-        let (loops, drift) = (self.loops.clone(), self.reporter.clone());
-        let namespace = self.scope.clone();
-        let passes = passes
-            .on_report(move |pass| {
-                match pass.result {
-                    Ok(done) => {
-                        report.report(part, pass.revision, done);
-                        shared.note_missing(&report, done, &namespace);
-                        if part == Part::Settings && done.set().next().is_some() {
-                            loops.look_at_settings_of_links();
-                        }
-                    }
-                    Err(error) => {
-                        report.failed(part, error, shared.file_error(error));
-                        if Host::is_scope_gone(error) {
-                            // No other part goes on without the namespace.
-                            loops.stop();
-                        }
-                    }
-                }
-                pass_timer.end(part);
-            })
-            .on_drift(move |done| drift.drift(done));
-        if part != Part::Network {
-            return passes;
-        }
-        let (overrun, subscription) = (self.reporter.clone(), self.reporter.clone());
-        passes.on_overrun(move |times| overrun.overrun(times)).on_subscribe(move |answer| {
-            match answer {
-                Subscribed::Active(_) => subscription.subscription(None),
-                Subscribed::Unsupported => {}
-                Subscribed::Failed(error) => subscription.subscription(Some(error)),
-            }
-        })
     }
 }

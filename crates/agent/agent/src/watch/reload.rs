@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Error, Result, bail};
+use crate::error::{Error, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use trueup_file as file;
@@ -119,7 +119,7 @@ impl Reloader {
                     }
                 }
                 Err(why) => {
-                    let text = with_causes(why.as_ref());
+                    let text = with_causes(&why);
                     if text != reported || cause == Cause::Requested {
                         self.reporter.file(Some(&why));
                         reported = text;
@@ -247,7 +247,7 @@ impl Reloader {
             }
             Err(error) if !may_pass(&error) => return Err(error),
             Err(error) => {
-                let why = with_causes(error.as_ref());
+                let why = with_causes(&error);
                 if self.state_error.as_ref() != Some(&why) {
                     self.reporter.note(&format!("no pass can run: {why}"));
                     self.state_error = Some(why);
@@ -279,7 +279,7 @@ impl Reloader {
                 true => Ok(false),
                 false => {
                     let error = declared.as_ref().err();
-                    let error = error.and_then(|why| why.downcast_ref::<file::Error>());
+                    let error = error.and_then(|why| why.file());
                     // A lack of resources is no property of the file, so it is read again.
                     if !error.is_some_and(file::Error::is_transient) {
                         self.stamp = stamp;
@@ -314,10 +314,9 @@ impl Reloader {
 /// True if the cause is a lack that may end, such as that of room on a disk.
 fn may_pass(error: &Error) -> bool {
     use io::ErrorKind::{OutOfMemory, QuotaExceeded, StorageFull};
-    let causes = error.chain().filter_map(|it| it.downcast_ref::<io::Error>());
     let is_lack = |it: &io::Error| {
         matches!(it.kind(), OutOfMemory | QuotaExceeded | StorageFull)
             || matches!(Errno::from_io_error(it), Some(Errno::MFILE | Errno::NFILE))
     };
-    causes.into_iter().any(is_lack)
+    error.find().is_some_and(is_lack)
 }

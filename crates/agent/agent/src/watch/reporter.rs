@@ -7,11 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use trueup_file as file;
 use trueup_graph::Snapshot;
 use trueup_loop::Revision;
 use trueup_net::{Devices, IfName};
-use trueup_reconcile::{Report as _, Status};
+use trueup_reconcile::Status;
 
 use self::standing::{Found, Overall, Standing};
 use super::contested::ContestNotes;
@@ -19,10 +18,9 @@ use super::event::{Event, News};
 use super::loops::Loops;
 use super::world_status::WorldStatus;
 use crate::graph::RunningGraph;
-use crate::host::{Error, Part, Report};
+use crate::host::Part;
+use crate::report::{PassReport, changes_anything};
 use crate::status::StatusCounts;
-use crate::verdict::changes_anything;
-use crate::words::with_causes;
 
 /// Is called with each event, one at a time.
 pub type Observer = Box<dyn FnMut(&Event<'_>) + Send>;
@@ -127,7 +125,7 @@ impl Reporter {
     }
 
     /// Reports a pass over a part.
-    pub(crate) fn report(&self, part: Part, revision: Revision, report: &Report) {
+    pub(crate) fn report(&self, part: Part, revision: Revision, report: &dyn PassReport) {
         self.change(|inner, events| {
             events.push(Event::Pass(report));
             if !inner.parts.contains_key(&part) {
@@ -189,13 +187,8 @@ impl Reporter {
         names.filter(|name| missing.insert(*name)).collect()
     }
 
-    /// Reports a pass over a part that could not run; `why` is the error of the file, if that is
-    /// the cause.
-    pub(crate) fn failed(&self, part: Part, error: &Error, why: Option<file::Error>) {
-        let why = match why {
-            Some(wrong) => wrong.to_string(),
-            None => with_causes(error),
-        };
+    /// Reports a pass over a part that could not run, and why.
+    pub(crate) fn failed(&self, part: Part, why: String) {
         self.change(|inner, events| {
             let is_known = |standing: &Standing| standing.failure.as_ref() == Some(&why);
             // What keeps several parts from running is reported once.
@@ -278,9 +271,8 @@ impl Reporter {
 
 impl Inner {
     /// Reports the notices of a pass that were not reported yet.
-    fn report_notices(&mut self, report: &Report, events: &mut Vec<Event<'_>>) {
-        for (notice, devices) in report.notices() {
-            let notice = notice.text(devices);
+    fn report_notices(&mut self, report: &dyn PassReport, events: &mut Vec<Event<'_>>) {
+        for notice in report.notices() {
             if self.noticed.insert(notice.clone()) {
                 events.push(Event::Notice(notice));
             }

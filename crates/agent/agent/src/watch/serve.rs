@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use crate::error::{Context as _, Result};
 use socket2::Socket;
 
 use self::connection::accept;
@@ -125,7 +125,7 @@ fn serve(
             }
             Ok(None) => return,
             Err(error) => {
-                let why = with_causes(error.as_ref());
+                let why = with_causes(&error);
                 if reported.as_ref() != Some(&why) {
                     report(Some(&why));
                     reported = Some(why);

@@ -176,7 +176,7 @@ impl WorldStatus {
         line
     }
 
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let Collection {
             is_known,
             revision,

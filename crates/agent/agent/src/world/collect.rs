@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, bail};
+use crate::error::{Context as _, Result, bail};
 use trueup_file::{File, exported_route};
 use trueup_net::{IfName, Route, RouteKey};
 use trueup_reconcile::Source as _;

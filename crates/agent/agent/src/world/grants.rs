@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use anyhow::{Context as _, Result, bail};
+use crate::error::{Context as _, Result, bail};
 use trueup_file as file;
 use trueup_reconcile::{Claim, Hints, Ledger};
 use trueup_world::{

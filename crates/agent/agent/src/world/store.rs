@@ -4,7 +4,7 @@ use std::fs::TryLockError;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow};
+use crate::error::{Result, error};
 use trueup_file::{self as file, StoreAddress};
 use trueup_path::Place;
 use trueup_world::{Embedded, Error, Store, World};
@@ -76,7 +76,7 @@ fn embedded(directory: &Path, with: Use) -> Result<Arc<dyn Store>> {
     }
     let path = directory.join(EMBEDDED);
     let opened = Embedded::open(&path).map_err(|error| match is_locked(&place) {
-        true => anyhow!(
+        true => error!(
             "the store {} is open in another process, such as `trueup watch`, and one process has \
              it at a time: ask that one, by its output and metrics, or end it first; hosts and \
              commands that work at the same time need etcd, as `endpoints` names it",
@@ -125,7 +125,7 @@ pub fn etcd_config(declared: &file::World, endpoints: &[String]) -> Result<trueu
 
 #[cfg(not(feature = "etcd"))]
 fn etcd(_: &file::World, _: &[String], _: OnReplaced) -> Result<Arc<dyn Store>> {
-    anyhow::bail!(
+    crate::error::bail!(
         "[world] names endpoints of etcd, and this trueup was built without the feature `etcd`: \
          build it with `cargo build --features etcd` (with Debian's packages protobuf-compiler and \
          libprotobuf-dev), or write store = \"embedded\""

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use crate::error::{Context as _, Result};
 use trueup_file::{self as file, File, StoreAddress};
 use trueup_net::{Prefix, RouteKey};
 use trueup_reconcile::Hints;

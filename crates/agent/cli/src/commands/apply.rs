@@ -3,23 +3,12 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use anyhow::{Error, Result, anyhow, bail};
-use trueup::Report as _;
-use trueup::graph::Verdict;
-use trueup::reconcile::Ledger;
+use anyhow::{Error, Result, anyhow};
+use trueup_agent::apply::Applied;
+use trueup_agent::report::verdict;
 
-use trueup_agent::declared::Declared;
-use trueup_agent::graph::{self, OnResult, Once, Passed, change_line, is_of_file_or_command};
-use trueup_agent::host::{self, Host, PassTimer};
-use trueup_agent::state::LedgerOf;
-use trueup_agent::verdict::verdict;
-use trueup_agent::world::recorder;
-
-use super::{note_cautions, target};
-use crate::output::GraphReport;
+use super::{agent, note_cautions};
 use crate::{Common, output};
 
 /// The kernel is not as desired, or what the pass did could not be reported.
@@ -31,67 +20,23 @@ pub(crate) fn apply(
     strict: bool,
     allow_deletes: bool,
 ) -> Result<ExitCode> {
-    let mut declared = Declared::read(file, common.writers(), Duration::ZERO)?;
+    let agent = agent(common)?;
+    let mut declared = agent.read(file, common.writers())?;
     let network = &mut declared.options.network;
     *network = network.clone().with_strict(strict);
     if allow_deletes {
         *network = network.clone().with_max_deletes(None);
     }
-    let target = target(common)?;
-    target.require_privilege()?;
-    let (state, notes) = target.claim(&declared.options)?;
-    notes.iter().for_each(output::note);
     note_cautions(&declared);
-    let desired = match &declared.file.settings.world {
-        Some(named) => {
-            let collected = declared.collect(&target, recorder(&state, named))?;
-            collected.notes.iter().for_each(output::note);
-            collected.desired
-        }
-        None => declared.desired(),
+    let mut applied = agent.apply(&declared)?;
+    let report = match applied.passed() {
+        Ok(report) => report,
+        Err(error) => return failed(error.into(), &applied),
     };
-    if !declared.exports().is_empty() {
-        output::note(
-            "nothing is exported: exports live as long as the `trueup watch` that has them",
-        );
-    }
-    let graph_ledger = Box::new(state.ledger(LedgerOf::Graph));
-    let has_graph = graph::is_needed(&declared.file, &*graph_ledger)?;
-    if has_graph {
-        // What the kernel would refuse is known before a file is written.
-        let (scope, options) = (&target.namespace, &declared.options);
-        let ledger = |of| Ok(Box::new(state.ledger(of)) as Box<dyn Ledger + Send>);
-        let planned = host::plan(scope, &desired, options, ledger)?;
-        planned.map_err(|error| declared.explain(error))?;
-    }
-    let passed = Passed::default();
-    let pass_timer = Arc::new(PassTimer::default());
-    let parts = desired.parts().into_iter().map(|(part, desired)| Once {
-        part,
-        host: Host::new(part, |of| state.ledger(of), &pass_timer),
-        scope: target.namespace.clone(),
-        desired,
-        ledger: Box::new(state.ledger(part.ledger())),
-        options: declared.options.clone(),
-        passed: passed.clone(),
-    });
-    let changed = Arc::new(Mutex::new(Vec::new()));
-    let on_result = collect(&changed);
-    let parts = parts.collect();
-    let snapshot = graph::run_once(&declared.file, parts, graph_ledger, &on_result)?;
-    let changed = std::mem::take(&mut *changed.lock().unwrap_or_else(PoisonError::into_inner));
-    let changes = changed.iter();
-    let changes = changes.filter(|name| is_of_file_or_command(name));
-    let changes = changes.map(|name| change_line(&declared.file, name));
-    let ran = GraphReport { changes: changes.collect(), snapshot: has_graph.then_some(snapshot) };
-    let report = match passed.take() {
-        Some(Ok(report)) => report,
-        Some(Err(error)) => return failed(declared.explain(error), &ran),
-        None => bail!("the pass did not run"),
-    };
-    let is_converged = report.converged() && ran.verdict().is_none();
-    let reported = output::report(common.format, &report, &ran);
-    let missing = report.devices().flat_map(|it| declared.all_missing(it, &target.namespace));
+    let is_converged = applied.is_converged_with(&report);
+    let reported = output::report(common.format, &report, &applied);
+    let namespace = &agent.target().namespace;
+    let missing = report.devices().flat_map(|it| declared.all_missing(it, namespace));
     missing.for_each(output::note);
     if let Err(error) = &reported {
         output::print_error(&unreported(error, verdict(&report)));
@@ -103,25 +48,14 @@ pub(crate) fn apply(
     })
 }
 
-/// Notes the vertices that have changed something.
-fn collect(changed: &Arc<Mutex<Vec<String>>>) -> OnResult {
-    let changed = Arc::clone(changed);
-    Arc::new(move |name, result| {
-        if *result == Ok(Verdict::Changed) {
-            let mut changed = changed.lock().unwrap_or_else(PoisonError::into_inner);
-            changed.push(name.to_owned());
-        }
-    })
-}
-
 /// Ends after a pass that could not run: with exit code 1 if files and commands changed nothing
 /// either.
-fn failed(error: Error, ran: &GraphReport) -> Result<ExitCode> {
-    if ran.changes.is_empty() {
+fn failed(error: Error, applied: &Applied) -> Result<ExitCode> {
+    if applied.changes.is_empty() {
         return Err(error);
     }
     output::print(|out| {
-        let mut changes = ran.changes.iter();
+        let mut changes = applied.changes.iter();
         changes.try_for_each(|change| writeln!(out, "{change}"))
     })?;
     output::print_error(&error);

@@ -9,9 +9,8 @@ mod text;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Error, Result, bail};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use serde::Serialize;
 use trueup::Namespace;
@@ -20,12 +19,13 @@ use trueup::netlink::{Socket, boot_id, markers};
 use trueup::observe::RECEIVE_BUFFER;
 use trueup_agent::declared::Declared;
 use trueup_agent::desired_file::{self, Writers};
+use trueup_agent::target::Target;
 use trueup_agent::{graph, state};
 
 use self::daemons::{Found, daemons};
 use self::journals::{JournalState, journals, usable};
 use self::ownership::{Proof, ownership};
-use super::{note_cautions, target};
+use super::{agent, note_cautions};
 use crate::Common;
 use crate::output::{self, Format, LossyPath};
 
@@ -43,10 +43,11 @@ pub(crate) fn doctor(common: &Common, file: Option<&Path>) -> Result<ExitCode> {
     }
     // One that other users can write is a finding like any other.
     let untrusted = file.and_then(|file| desired_file::untrusted(file, common.writers()));
-    let declared = file.map(|file| Declared::read(file, Writers::Any, Duration::ZERO));
+    let agent = agent(common)?;
+    let declared = file.map(|file| agent.read(file, Writers::Any));
     let declared = declared.transpose()?;
     declared.iter().for_each(note_cautions);
-    let found = Findings::gather(common, declared.as_ref(), untrusted)?;
+    let found = Findings::gather(common, agent.target(), declared.as_ref(), untrusted)?;
     output::print(|out| match common.format {
         Format::Json => {
             serde_json::to_writer(&mut *out, &found)?;
@@ -99,10 +100,10 @@ impl Findings {
     /// `untrusted` is why the file is refused, if it is.
     fn gather(
         common: &Common,
+        target: &Target,
         declared: Option<&Declared>,
         untrusted: Option<String>,
     ) -> Result<Findings> {
-        let target = target(common)?;
         let mut socket = Socket::open(&target.namespace)?;
         let mut problems: Vec<_> = untrusted
             .into_iter()
@@ -118,6 +119,8 @@ impl Findings {
         let options = options.unwrap_or_default();
         let agent = state::Agent::of(&options);
         let found = state::StateFile::find(given, &target.key, &agent);
+        let is_unsafe = found.as_ref().is_err_and(state::is_unsafe);
+        let found = found.map_err(Error::from);
         let found = found.and_then(|found| found.context(state::NO_STATE_DIRECTORY));
         if given.is_none()
             && let Some(ignored) = state::ignored_runtime_directory()
@@ -125,7 +128,7 @@ impl Findings {
             output::note(ignored);
         }
         let found = found.and_then(|found| usable(found.directory()).map(|()| found));
-        let remedy = match found.as_ref().is_err_and(state::is_unsafe) {
+        let remedy = match is_unsafe {
             true => {
                 "let nobody but root, or the user that runs trueup, write the directory; or name another \
                  one with --state DIR, and the same one each time"

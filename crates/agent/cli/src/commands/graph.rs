@@ -3,21 +3,14 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use serde::Serialize;
-use trueup::graph::{EdgeKind, Failure, RunContext, Snapshot, Verdict};
-use trueup::reconcile::ErrorClass;
-
-use trueup_agent::declared::Declared;
-use trueup_agent::graph::{VertexRecord, VertexState, WorldVertices, file_name, vertex_line};
-use trueup_agent::state::NO_STATE_DIRECTORY;
-use trueup_agent::target::Target;
-use trueup_agent::world;
+use trueup::graph::{EdgeKind, Snapshot};
+use trueup_agent::graph::{VertexRecord, VertexState, file_name, vertex_line};
 
 use super::why::FILE;
-use super::{plan, target};
+use super::{agent, plan};
 use crate::Common;
 use crate::output::{self, Format};
 
@@ -25,7 +18,8 @@ pub(crate) fn graph(common: &Common, file: &Path) -> Result<ExitCode> {
     if common.format == Format::Ip {
         bail!("`graph` prints no commands: --format is text, json, dot or svg here");
     }
-    let snapshot = check(common, &Declared::read(file, common.writers(), Duration::ZERO)?)?;
+    let agent = agent(common)?;
+    let snapshot = agent.graph(&agent.read(file, common.writers())?)?;
     output::print(|out| match common.format {
         Format::Json => {
             serde_json::to_writer(&mut *out, &Record::of(&snapshot))?;
@@ -47,36 +41,6 @@ pub(crate) fn graph(common: &Common, file: &Path) -> Result<ExitCode> {
     })
 }
 
-fn check(common: &Common, declared: &Declared) -> Result<Snapshot> {
-    let target = target(common)?;
-    let state = plan::find_state_file(&target, &declared.options)?;
-    let planned = plan::network(declared, &target, state.as_ref())?;
-    let world = world_vertices(declared, &target)?;
-    plan::check(declared, &planned, world, state.as_ref())
-}
-
-/// Returns the vertices of the world, if the file has `[world]`: what it collects is in the plan,
-/// and what it exports is compared with what is exported.
-fn world_vertices(declared: &Declared, target: &Target) -> Result<Option<WorldVertices>> {
-    let Some(named) = &declared.file.settings.world else {
-        return Ok(None);
-    };
-    let state = target.state(&declared.options)?;
-    let state = state.context(NO_STATE_DIRECTORY)?;
-    let exports = declared.exports();
-    let exported = world::open(named, state.directory(), world::Use::Read)
-        .and_then(|world| Ok(world::is_exported(&world, &exports)?));
-    let exporter = match exported {
-        Ok(true) => Ok(Verdict::InPlace),
-        Ok(false) => Ok(Verdict::WouldChange),
-        Err(error) => Err(Failure::new(ErrorClass::Unknown, format!("{error:#}"))),
-    };
-    Ok(Some(WorldVertices {
-        collector: Box::new(|_: &RunContext, _: bool| Ok(Verdict::InPlace)),
-        exporter: Box::new(move |_: &RunContext, _: bool| exporter.clone()),
-    }))
-}
-
 /// Prints how a file, by its name or path, or a command stands, and what it runs after.
 pub(super) fn why(
     common: &Common,
@@ -87,13 +51,14 @@ pub(super) fn why(
     let Some(file) = file else {
         bail!("{sort} {name}: name the file that declares it with --file FILE");
     };
-    let declared = Declared::read(file, common.writers(), Duration::ZERO)?;
+    let agent = agent(common)?;
+    let declared = agent.read(file, common.writers())?;
     let mut files = declared.file.files.iter().flatten();
     let vertex = match sort {
         FILE => files.find(|it| it.name == name || it.path == Path::new(name)).map(file_name),
         _ => Some(format!("{sort}.{name}")),
     };
-    let snapshot = check(common, &declared)?;
+    let snapshot = agent.graph(&declared)?;
     let at = vertex.and_then(|it| snapshot.vertices.iter().position(|at| at.name == it));
     let Some(at) = at else {
         bail!("{sort} {name}: {} declares none of that name", file.display());

@@ -22,6 +22,7 @@ pub(crate) use why::{Why, why};
 pub(crate) use world::{WorldTask, world};
 
 use anyhow::Result;
+use trueup_agent::Agent;
 use trueup_agent::declared::Declared;
 use trueup_agent::target::Target;
 
@@ -29,7 +30,13 @@ use crate::{Common, output};
 
 /// Opens the namespace of the command line.
 fn target(common: &Common) -> Result<Target> {
-    Target::open(common.netns.as_ref(), common.state.clone())
+    Ok(Target::open(common.netns.as_ref(), common.state.clone())?)
+}
+
+/// Makes the agent of the command line.
+fn agent(common: &Common) -> Result<Agent> {
+    let agent = Agent::new(common.netns.as_ref(), common.state.clone())?;
+    Ok(agent.on_note(|note| output::note(note)))
 }
 
 /// Notes what the author of a file should know the price of.

@@ -93,12 +93,12 @@ impl Watch {
             .with_interval_factor(self.interval_factor)
             .with_debounce(self.debounce)
             .with_jitter(self.jitter);
-        agent::Config {
-            passes,
-            budget: self.ops_limit.map(|Limit { rate, burst }| Budget::new(rate, burst)),
-            writers: common.writers(),
-            metrics: self.metrics.clone(),
-        }
+        let budget = self.ops_limit.map(|Limit { rate, burst }| Budget::new(rate, burst));
+        agent::Config::default()
+            .with_passes(passes)
+            .with_budget(budget)
+            .with_writers(common.writers())
+            .with_metrics(self.metrics.clone())
     }
 }
 
@@ -117,13 +117,12 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
     let signals = SignalHandler::new()?;
     let printer = Printer::new(common.format, View::new(title(path, common)));
     let config = asked.config(common);
-    let (netns, state) = (common.netns.as_ref(), common.state.as_deref());
-    let watch = agent::Watch::open(path, netns, state, config, printer.observer())?;
+    let watch = super::agent(common)?.watch(path, config, printer.observer())?;
     let handle = watch.handle();
     printer.set_handle(&handle);
     let screen = open_screen(common.format, &printer, &handle)?;
     signals.spawn(handle.clone(), screen.as_ref().map(Screen::waker))?;
-    let running = watch.start(path)?;
+    let running = watch.start()?;
     printer.watch_reader()?;
     let ended = running.wait();
     let verdict = screen.as_ref().and_then(|_| printer.verdict());
@@ -135,7 +134,8 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
     if !printer.has_reader() {
         bail!("ended: the standard output has no reader any more");
     }
-    ended.map(|()| ExitCode::SUCCESS)
+    ended?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Returns the title of the view.

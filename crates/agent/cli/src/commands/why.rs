@@ -7,21 +7,19 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
-use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
+use trueup::Options;
 use trueup::net::{Family, IpNetwork, Prefix};
 use trueup::rtnl::Query;
 use trueup::world::Accepted;
-use trueup::{Options, Rtnl};
 use trueup_file::TableNames;
 
-use trueup_agent::declared::{Collected, Declared};
+use trueup_agent::declared::Declared;
 use trueup_agent::host;
-use trueup_agent::state::LedgerOf;
 use trueup_agent::target::Target;
 
-use super::{plan, target};
+use super::agent;
 use crate::Common;
 use crate::output::{self, Format};
 
@@ -64,8 +62,9 @@ pub(crate) fn why(common: &Common, asked: &Why) -> Result<ExitCode> {
         _ => None,
     };
     let query = query(&asked.words, family, &TableNames::system()?)?;
+    let agent = agent(common)?;
     let declared = match &asked.file {
-        Some(file) => Some(Declared::read(file, common.writers(), Duration::ZERO)?),
+        Some(file) => Some(agent.read(file, common.writers())?),
         None => None,
     };
     let options = match (&declared, asked.protocol) {
@@ -73,24 +72,8 @@ pub(crate) fn why(common: &Common, asked: &Why) -> Result<ExitCode> {
         (None, Some(protocol)) => Options::default().with_registered_protocol(protocol)?,
         (None, None) => Options::default(),
     };
-    let target = target(common)?;
     let all = host::Options { network: options.clone(), ..host::Options::default() };
-    let state = plan::find_state_file(&target, &all)?;
-    let ledger = plan::ledger(state.as_ref(), LedgerOf::Network)?;
-    let (desired, accepted) = match &declared {
-        Some(declared) => {
-            let Collected { desired, accepted, notes } = declared.collect(&target, |_| Ok(()))?;
-            notes.iter().for_each(output::note);
-            (Some(desired.network), accepted)
-        }
-        None => (None, None),
-    };
-    let desired = desired.as_deref();
-    let explained = Rtnl::new().why(&target.namespace, desired, &*ledger, &options, &query);
-    let explained = explained.map_err(|error| match &declared {
-        Some(declared) => declared.explain(error.into()),
-        None => error.into(),
-    })?;
+    let (explained, accepted) = agent.why(declared.as_ref(), &all, &query)?;
     let place_of = |position| {
         let Declared { name, file, .. } = declared.as_ref()?;
         Some((name.as_str(), file.locations.at(query.kind(), position)?))
@@ -103,7 +86,7 @@ pub(crate) fn why(common: &Common, asked: &Why) -> Result<ExitCode> {
         place: &place_of,
         collected: &collected(accepted.as_ref(), &query),
         contests: &match (&declared, &query) {
-            (Some(declared), Query::Route { dst, .. }) => contests(declared, &target, *dst),
+            (Some(declared), Query::Route { dst, .. }) => contests(declared, agent.target(), *dst),
             _ => Vec::new(),
         },
     };
@@ -137,7 +120,7 @@ fn contests(declared: &Declared, target: &Target, dst: Prefix) -> Vec<String> {
     let (contests, ungranted) = match declared.contests(target) {
         Ok(found) => found,
         Err(error) => {
-            let why = output::with_causes(error.as_ref());
+            let why = output::with_causes(&error);
             output::note(format_args!(
                 "it is not known which hosts export the prefixes of this one: {why}"
             ));

@@ -3,66 +3,94 @@
 use std::io::{self, Write};
 
 use anyhow::Result;
-use serde::ser::{Serialize, SerializeStruct as _, Serializer};
-use trueup::graph::Snapshot;
-use trueup::net::render::{ConflictRecord, OpRecord, snapshot_hash};
-use trueup::net::{Action, Kind, Plan};
-use trueup::sysctl::{Outcome, SysctlOp};
+use serde::ser::{Serialize, SerializeSeq as _, SerializeStruct as _, Serializer};
+use trueup::net;
+use trueup::net::render::{OpRecord as NetworkRecord, snapshot_hash};
+use trueup::net::{Action, Kind};
 use trueup_agent::graph::{VertexRecord, unsettled_lines};
-use trueup_agent::host::Planned;
+use trueup_agent::plan::Plan;
+use trueup_agent::report::{ConflictRecord, OpRecord, OpText, PassReport, unfinished};
 
-use super::setting::{self, Setting};
 use super::{Format, List, count, print, write_lines};
 
-/// Prints what a pass would do, and what files and commands would, if there are such.
+/// Prints what a run would do.
 ///
 /// # Errors
 ///
 /// When the standard output cannot be written to.
-pub(crate) fn plan(format: Format, planned: &Planned, beside: Option<&Snapshot>) -> Result<()> {
-    let lines = beside.map(unsettled_lines).unwrap_or_default();
+pub(crate) fn plan(format: Format, plan: &Plan) -> Result<()> {
     print(|out| match format {
-        Format::Text => text(out, planned, &lines),
+        Format::Text => text(out, plan),
         Format::Json => {
-            serde_json::to_writer(&mut *out, &Record(planned, beside))?;
+            serde_json::to_writer(&mut *out, &Record(plan))?;
             writeln!(out)
         }
         _ => {
-            for done in planned.settings() {
-                writeln!(out, "# {}", setting::command(done))?;
-            }
-            write_lines(out, planned.network.plan.batch())?;
-            let mut lines = lines.iter();
+            let mut written = Ok(());
+            plan.namespace.settings_text(&mut |set| {
+                written = std::mem::replace(&mut written, Ok(()))
+                    .and_then(|()| write_lines(out, set.batch()));
+            });
+            written?;
+            write_lines(out, plan.namespace.network.plan.batch())?;
+            let mut lines = sections(plan).into_iter().chain(beside(plan));
             lines.try_for_each(|line| writeln!(out, "# {line}"))
         }
     })
 }
 
-/// Returns true if the sysctl can be written now; its device may not exist yet.
-fn is_due(done: &SysctlOp) -> bool {
-    !matches!(done.outcome, Outcome::Failed(_))
+/// Returns a line for each file and command that is not in place.
+fn beside(plan: &Plan) -> Vec<String> {
+    plan.snapshot.as_ref().map(unsettled_lines).unwrap_or_default()
 }
 
-fn text(out: &mut dyn Write, planned: &Planned, beside: &[String]) -> io::Result<()> {
-    for done in planned.settings() {
-        let line = match &done.outcome {
-            Outcome::Failed(why) => setting::undone(done, &why.to_string()),
-            _ => setting::text(done),
-        };
+/// Returns the lines of the sections that users' crates have added.
+fn sections(plan: &Plan) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (part, report) in &plan.sections {
+        match report {
+            Ok(report) => lines.extend(planned(&**report)),
+            Err(why) => lines.push(format!("! {}   (the pass could not run: {why})", part.name())),
+        }
+    }
+    lines
+}
+
+/// Returns a line for each op that a pass would try, and for each that it would not.
+fn planned(report: &dyn PassReport) -> Vec<String> {
+    let mut lines = Vec::new();
+    report.ops(&mut |op| lines.extend(is_due(op).then(|| op.text())));
+    if lines.is_empty() { unfinished(report) } else { lines }
+}
+
+/// Returns true if the op can be done now; the device of a sysctl may not exist yet.
+fn is_due(op: &dyn OpText) -> bool {
+    op.failure().is_none()
+}
+
+fn text(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
+    let mut settings = Vec::new();
+    plan.namespace.settings_text(&mut |op| {
+        settings.push(match is_due(op) {
+            true => op.text(),
+            false => format!("! {}   ({})", op.command(), op.why()),
+        });
+    });
+    for line in settings {
         writeln!(out, "{line}")?;
     }
-    let plan = &planned.network.plan;
-    write_lines(out, plan.text())?;
-    for line in beside {
+    write_lines(out, plan.namespace.network.plan.text())?;
+    let beside = beside(plan);
+    for line in sections(plan).iter().chain(&beside) {
         writeln!(out, "{line}")?;
     }
-    if planned.is_converged() && beside.is_empty() {
+    if plan.is_converged() {
         return writeln!(out, "nothing to do");
     }
-    if planned.is_empty() && beside.is_empty() {
+    if plan.is_empty() {
         return writeln!(out, "not known whether there is anything to do");
     }
-    let mut counts = counts(plan, planned);
+    let mut counts = counts(plan);
     if !beside.is_empty() {
         let many = "files and commands to run";
         counts = format!("{counts}, {}", count(beside.len(), "file or command to run", many));
@@ -70,26 +98,34 @@ fn text(out: &mut dyn Write, planned: &Planned, beside: &[String]) -> io::Result
     writeln!(out, "{counts}")
 }
 
-fn counts(plan: &Plan, planned: &Planned) -> String {
-    let of = |action| {
-        let due = |op: &&trueup::net::Op| op.action == action && op.hold.is_none();
-        plan.ops.iter().filter(due).count()
+fn counts(plan: &Plan) -> String {
+    let network = &plan.namespace.network.plan;
+    let (mut due, mut absent) = ([0; 3], 0);
+    let mut note = |op: &dyn OpText| match (is_due(op), op.action()) {
+        (false, _) => absent += 1,
+        (true, "create") => due[0] += 1,
+        (true, "delete") => due[2] += 1,
+        (true, _) => due[1] += 1,
     };
-    let set = planned.settings().filter(|done| is_due(done)).count();
+    plan.namespace.settings_text(&mut note);
+    plan.sections.iter().flat_map(|(_, it)| it).for_each(|report| report.ops(&mut note));
+    let of = |action| {
+        let due = |op: &&net::Op| op.action == action && op.hold.is_none();
+        network.ops.iter().filter(due).count()
+    };
     let mut parts = vec![
-        format!("{} to create", of(Action::Create)),
-        format!("{} to change", of(Action::Update) + set),
-        format!("{} to delete", of(Action::Delete)),
+        format!("{} to create", of(Action::Create) + due[0]),
+        format!("{} to change", of(Action::Update) + due[1]),
+        format!("{} to delete", of(Action::Delete) + due[2]),
     ];
-    let held = plan.ops.iter().filter(|op| op.hold.is_some()).count();
+    let held = network.ops.iter().filter(|op| op.hold.is_some()).count();
     if held > 0 {
         parts.push(format!("{held} held"));
     }
-    let absent = planned.settings().filter(|done| !is_due(done)).count();
     if absent > 0 {
         parts.push(format!("{absent} not possible as things are"));
     }
-    let conflicts = plan.conflicts.len();
+    let conflicts = network.conflicts.len();
     if conflicts > 0 {
         parts.push(count(conflicts, "conflict", "conflicts"));
     }
@@ -97,13 +133,34 @@ fn counts(plan: &Plan, planned: &Planned) -> String {
 }
 
 /// The plan as JSON, built while it is written: it may have a million ops.
-struct Record<'a>(&'a Planned, Option<&'a Snapshot>);
+struct Record<'a>(&'a Plan);
 
-#[derive(serde::Serialize)]
-#[serde(untagged)]
-enum Op {
-    Setting(Setting),
-    Network(OpRecord),
+/// The ops of all parts.
+struct Ops<'a>(&'a Plan);
+
+impl Serialize for Ops<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Plan { namespace, sections, .. } = self.0;
+        let mut out = serializer.serialize_seq(None)?;
+        let mut written = Ok(());
+        let mut write = |op: &dyn OpText, out: &mut S::SerializeSeq| {
+            if written.is_ok() {
+                written = out.serialize_element(&OpRecord::planned(op));
+            }
+        };
+        namespace.settings_text(&mut |op| write(op, &mut out));
+        let network = &namespace.network.plan;
+        let mut network_written = Ok(());
+        for op in &network.ops {
+            let record = NetworkRecord::new(op, &network.devices);
+            network_written = network_written.and_then(|()| out.serialize_element(&record));
+        }
+        for report in sections.iter().flat_map(|(_, it)| it) {
+            report.ops(&mut |op| write(op, &mut out));
+        }
+        written.and(network_written)?;
+        out.end()
+    }
 }
 
 /// An object that becomes ours as it is.
@@ -115,17 +172,12 @@ struct AdoptedRecord {
 
 impl Serialize for Record<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let network = &self.0.network;
-        let Plan { conflicts, adopted, notices, devices, .. } = &network.plan;
-        let len = 5 + usize::from(self.1.is_some());
+        let network = &self.0.namespace.network;
+        let net::Plan { conflicts, adopted, notices, devices, .. } = &network.plan;
+        let len = 5 + usize::from(self.0.snapshot.is_some());
         let mut out = serializer.serialize_struct("Plan", len)?;
-        let ops = || {
-            let settings = self.0.settings().map(|done| Op::Setting(Setting::planned(done)));
-            let ops = network.plan.ops.iter();
-            settings.chain(ops.map(|op| Op::Network(OpRecord::new(op, devices))))
-        };
-        out.serialize_field("ops", &List(ops))?;
-        let conflict = |conflict| ConflictRecord::new(conflict, devices);
+        out.serialize_field("ops", &Ops(self.0))?;
+        let conflict = |it| ConflictRecord::from(net::render::ConflictRecord::new(it, devices));
         let conflicts = || conflicts.iter().map(conflict);
         out.serialize_field("conflicts", &List(conflicts))?;
         let adopted = || {
@@ -136,10 +188,10 @@ impl Serialize for Record<'_> {
         out.serialize_field("adopted", &List(adopted))?;
         let notices = || notices.iter().map(|notice| notice.text(devices));
         out.serialize_field("notices", &List(notices))?;
-        let snapshot = snapshot_hash(&network.observed);
+        let snapshot = snapshot_hash(&network.observed).to_string();
         out.serialize_field("snapshot", &snapshot)?;
-        if let Some(beside) = self.1 {
-            let vertices = || beside.vertices.iter().map(VertexRecord::of);
+        if let Some(snapshot) = &self.0.snapshot {
+            let vertices = || snapshot.vertices.iter().map(VertexRecord::of);
             out.serialize_field("vertices", &List(vertices))?;
         }
         out.end()

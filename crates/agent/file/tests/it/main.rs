@@ -5,5 +5,6 @@ mod arbitrary;
 mod bad;
 mod good;
 mod graph;
+mod own;
 mod properties;
 mod world;

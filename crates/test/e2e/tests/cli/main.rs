@@ -26,6 +26,7 @@ mod readme;
 mod refusals;
 mod reload;
 mod removed_state;
+mod sections;
 mod service;
 mod settings;
 mod stored;
@@ -53,6 +54,7 @@ use readme::*;
 use refusals::*;
 use reload::*;
 use removed_state::*;
+use sections::*;
 use service::*;
 use settings::*;
 use stored::*;
@@ -87,6 +89,7 @@ trueup_testkit::kernel_tests![
     the_example_of_the_loop_measures,
     the_example_of_a_daemon_goes_on_beside_what_cannot_be,
     the_readme_shows_it,
+    an_agent_with_a_section_of_its_own_keeps_files_and_routes,
     from_nothing_to_the_example_in_one_apply,
     a_route_moves_to_another_gateway_in_one_replace,
     a_changed_metric_leaves_one_route,

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use crate::error::{Result, bail};
 use trueup_rtnl::Rtnl;
 
 use super::options::options_error;
@@ -24,7 +24,7 @@ pub(crate) struct Waiting {
 
 impl Reloader {
     pub(crate) fn read(&self) -> Result<Declared> {
-        let declared = Declared::read(&self.path, self.writers, GRACE)?;
+        let declared = Declared::read(&self.path, self.writers, GRACE, &self.maker.sections)?;
         let shared = self.shared.lock();
         let was = shared.declared.as_ref();
         let world = |of: &Declared| of.file.settings.world.clone();
@@ -68,15 +68,15 @@ impl Reloader {
         let maker = &self.maker;
         let made = RefCell::new(Vec::new());
         let make = |part, desired| {
-            let source = maker.make(part, desired);
+            let source = maker.make(part, desired)?;
             // Its first pass may be over before the graph is said to be replaced.
-            maker.join(part, &source);
+            maker.join(part, &*source);
             made.borrow_mut().push(part);
-            source
+            Ok(source)
         };
         let declare = |part, revision| maker.declare(part, revision);
         let leave = |part| maker.leave(part);
-        let (file, parts) = (&declared.file, desired.parts());
+        let (file, parts) = (&declared.file, maker.sections.parts(declared, &desired));
         self.reporter.set_untried(None);
         let replaced = self.running.replace(file, parts, paused, make, declare, leave);
         // Under the lock, which each report takes.
@@ -103,7 +103,7 @@ impl Reloader {
     }
 
     /// Returns the error of a file that does not fit the namespace.
-    fn file_error(&self, declared: &Declared) -> Option<anyhow::Error> {
+    fn file_error(&self, declared: &Declared) -> Option<crate::error::Error> {
         let desired = &declared.file.desired;
         let namespace = &self.target.namespace;
         let options = &self.options.network;

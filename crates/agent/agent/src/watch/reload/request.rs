@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context as _, Result};
+use crate::error::{Context as _, Result};
 use rustix::event::{EventfdFlags, eventfd};
 
 /// A request to read the file again. Clones share it.

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use trueup_file as file;
 use trueup_graph::{Failure, Verdict};
-use trueup_reconcile::Report as _;
+use trueup_reconcile::Report;
 
 use super::{Event, Reporter};
-use crate::host::{Error, Report};
+use crate::host::Error;
 use crate::watch::event::FileChange;
 use crate::watch::world_status::WorldStatus;
 use crate::words::with_causes;
@@ -93,7 +92,7 @@ impl Reporter {
     }
 
     /// Reports drift.
-    pub(crate) fn drift(&self, report: &Report) {
+    pub(crate) fn drift(&self, report: &dyn Report) {
         self.change(|_, events| {
             let mut kinds = BTreeMap::<&str, usize>::new();
             report.outcomes(&mut |op| *kinds.entry(op.kind).or_default() += 1);
@@ -127,15 +126,15 @@ impl Reporter {
 
     /// Reports that a changed file is in force, or why it is refused and the last good file stays in
     /// force.
-    pub(crate) fn file(&self, refused: Option<&anyhow::Error>) {
+    pub(crate) fn file(&self, refused: Option<&crate::error::Error>) {
         self.change(|inner, events| {
             let is_refused = refused.is_some();
             self.current.store(!is_refused, Ordering::Relaxed);
             let was_refused = std::mem::replace(&mut inner.is_refused, is_refused);
-            let first = refused.and_then(|why| why.downcast_ref::<file::Error>());
+            let first = refused.and_then(|why| why.file());
             events.push(Event::File(FileChange {
                 // An error of a file has a line for each problem.
-                refused: refused.map(|why| with_causes(why.as_ref()).replace('\n', "; ")),
+                refused: refused.map(|why| with_causes(why).replace('\n', "; ")),
                 place: first.and_then(|error| error.diagnostics().first()?.location),
                 was_refused,
             }));

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use trueup_loop::{Event, Events, Handle, Revision};
+use trueup_loop::{Event, Events, Revision};
 use trueup_reconcile::OpKey;
 
 use super::{Inner, Reporter};
 use crate::graph::named;
-use crate::host::{Host, Part};
+use crate::host::Part;
+use crate::report::verdict_of;
+use crate::source::AnyHandle;
 use crate::status::{StatusChanges, StatusCounts, StatusEntry};
-use crate::verdict::verdict_of;
 use crate::watch::world_status::WorldStatus;
 
 /// How a part of the namespace stands.
@@ -61,7 +62,7 @@ impl Standing {
 
 impl Reporter {
     /// Has a part of the namespace count from now on: nothing is converged before its first pass.
-    pub(crate) fn part_joined(&self, part: Part, handle: &Handle<Host>) {
+    pub(crate) fn part_joined(&self, part: Part, handle: &dyn AnyHandle) {
         let standing = Standing {
             status_events: handle.events(),
             declared: Revision::default(),
@@ -83,7 +84,7 @@ impl Reporter {
     }
 
     /// Has a part that has left count no longer.
-    pub(crate) fn part_left(&self, part: Part, handle: &Handle<Host>) {
+    pub(crate) fn part_left(&self, part: Part, handle: &dyn AnyHandle) {
         let mut inner = self.lock();
         inner.parts.remove(&part);
         let statuses = handle.exceptions().into_iter();

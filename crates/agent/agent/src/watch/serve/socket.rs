@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-use anyhow::{Context as _, Result, bail};
+use crate::error::{Context as _, Result, bail};
 use socket2::{Domain, SockAddr, Socket, Type};
 use trueup_path::{Control, Place, TrustedUsers};
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use anyhow::{Result, bail};
+use crate::error::{Result, bail};
 use trueup_net::{
     Family, IpNetwork, Item as _, Kind, Kinds, Prefix, RouteKey, Rule, RuleAction, table,
 };

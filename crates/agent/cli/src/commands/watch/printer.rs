@@ -8,13 +8,14 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context as _, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
+use trueup_agent::report::changes;
+use trueup_agent::watch::Handle;
 use trueup_agent::watch::event::{Event, FileChange};
-use trueup_agent::watch::{Handle, Observer};
 use trueup_agent::words::seconds;
 
 use super::screen::Waker;
 use super::view::{Line, Section, View};
-use crate::output::{self, Format, NewsRecord};
+use crate::output::{self, Format};
 
 /// How often it is looked whether the standard output has a reader.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -50,9 +51,9 @@ impl Printer {
     }
 
     /// Returns what prints each event.
-    pub(super) fn observer(&self) -> Observer {
+    pub(super) fn observer(&self) -> impl FnMut(&Event<'_>) + Send + 'static {
         let printer = self.clone();
-        Box::new(move |event| printer.lock().print(event))
+        move |event: &Event<'_>| printer.lock().print(event)
     }
 
     /// Sets the agent that ends without a reader.
@@ -125,15 +126,12 @@ impl Printer {
 impl Inner {
     fn print(&mut self, event: &Event<'_>) {
         if let Some(name) = event.name() {
-            match event {
-                Event::News(news) => self.put_json(name, NewsRecord(news)),
-                event => self.put_json(name, event.json()),
-            }
+            self.put_json(name, event);
         }
         let now = Instant::now();
         match event {
             Event::Pass(report) if self.screen.is_some() => {
-                output::changes(report).for_each(|change| self.view.change(now, change));
+                changes(*report).into_iter().for_each(|change| self.view.change(now, change));
             }
             Event::News(news) => self.put_text(|out| output::write_news(out, news)),
             Event::PassFailed { message, is_news } => {

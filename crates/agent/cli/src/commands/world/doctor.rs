@@ -104,7 +104,7 @@ fn grants(opened: &Opened) -> (Option<Arc<Grants>>, Option<Finding>) {
             let finding = Finding {
                 about,
                 state: "none count, so that nothing is taken from any host".to_owned(),
-                problems: vec![output::with_causes(error.as_ref())],
+                problems: vec![output::with_causes(&error)],
             };
             (None, Some(finding))
         }

@@ -16,7 +16,6 @@ use std::io::{self, Read as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
@@ -28,7 +27,7 @@ use trueup_agent::declared::Declared;
 use trueup_agent::state::{self, StateFile};
 use trueup_agent::world::{Collection, Use, open, read_grants};
 
-use super::target;
+use super::{agent, target};
 use crate::Common;
 use crate::output::{self, Format};
 
@@ -162,7 +161,7 @@ struct Opened {
 impl Opened {
     /// Returns what hosts may export; none, anything.
     fn grants(&self) -> Result<Option<Arc<Grants>>> {
-        read_grants(&self.world, &self.named, &self.state, |_| Ok(()))
+        Ok(read_grants(&self.world, &self.named, &self.state, |_| Ok(()))?)
     }
 
     /// Returns what this host makes of resources.
@@ -205,7 +204,7 @@ pub(crate) fn world(common: &Common, task: &WorldTask) -> Result<ExitCode> {
 impl Store {
     /// Reads the file, with the user of the command line.
     fn read(&self, common: &Common) -> Result<(Declared, file::World)> {
-        let declared = Declared::read(&self.file, common.writers(), Duration::ZERO)?;
+        let declared = agent(common)?.read(&self.file, common.writers())?;
         let Some(mut named) = declared.file.settings.world.clone() else {
             let message = "the file has no [world], which names the store: write \
                            [world] with endpoints or store = \"embedded\", and host";

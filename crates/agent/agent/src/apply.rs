@@ -1,0 +1,203 @@
+//! One run of all that a file declares: until each part was tried once.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::error::{Error, Result, bail};
+use trueup_graph::{Snapshot, Verdict};
+use trueup_net::Devices;
+use trueup_reconcile::{Ledger, Outcome, Report as _};
+
+use crate::agent::Agent;
+use crate::declared::Declared;
+use crate::graph::{
+    self, OnResult, OnceMaker, Passed, change_line, graph_verdict, is_of_file_or_command,
+};
+use crate::host::{self, Report};
+use crate::report::{ConflictRecord, OpText, OwnershipRecord, PassReport};
+use crate::section::SectionResult;
+use crate::state::LedgerOf;
+use crate::world::recorder;
+
+/// What became of a run.
+pub struct Applied {
+    passed: Option<Result<RunReport>>,
+    /// A line for each file and command that changed something.
+    pub changes: Vec<String>,
+    /// How each vertex stands, if there is more than the network.
+    pub snapshot: Option<Snapshot>,
+}
+
+impl Applied {
+    /// Takes what the passes did, or why none of them could run: then the kernel is unchanged.
+    ///
+    /// # Errors
+    ///
+    /// When none of them could run.
+    pub fn passed(&mut self) -> Result<RunReport> {
+        self.passed.take().unwrap_or_else(|| bail!("the report was taken"))
+    }
+
+    /// Returns true if all is as declared, by this report.
+    pub fn is_converged_with(&self, report: &RunReport) -> bool {
+        report.converged() && self.verdict().is_none()
+    }
+
+    /// Returns why files and commands are not converged; `None` if they are.
+    pub fn verdict(&self) -> Option<String> {
+        self.snapshot.as_ref().and_then(graph_verdict)
+    }
+}
+
+/// The report of a run: of the namespace, and of the sections that users' crates have added.
+pub struct RunReport {
+    host: Report,
+    sections: Vec<Box<dyn PassReport>>,
+    /// Why passes over sections could not run.
+    failures: Vec<String>,
+}
+
+impl RunReport {
+    /// Returns the devices that the last pass over the network knew.
+    pub fn devices(&self) -> impl Iterator<Item = &Devices> {
+        self.host.devices()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &dyn PassReport> {
+        let host: &dyn PassReport = &self.host;
+        std::iter::once(host).chain(self.sections.iter().map(|it| &**it))
+    }
+}
+
+impl trueup_reconcile::Report for RunReport {
+    fn converged(&self) -> bool {
+        self.failures.is_empty() && self.all().all(|report| report.converged())
+    }
+
+    fn outcomes(&self, visit: &mut dyn FnMut(trueup_reconcile::ReportedOp<'_>)) {
+        self.all().for_each(|report| report.outcomes(visit));
+    }
+}
+
+impl PassReport for RunReport {
+    fn ops(&self, visit: &mut dyn FnMut(&dyn OpText)) {
+        self.all().for_each(|report| report.ops(visit));
+    }
+
+    fn ownership(&self, visit: &mut dyn FnMut(OwnershipRecord)) {
+        self.all().for_each(|report| report.ownership(visit));
+    }
+
+    fn conflicts(&self) -> Vec<ConflictRecord> {
+        self.all().flat_map(PassReport::conflicts).collect()
+    }
+
+    fn notices(&self) -> Vec<String> {
+        self.all().flat_map(PassReport::notices).collect()
+    }
+
+    fn errors(&self) -> Vec<String> {
+        let errors = self.all().flat_map(PassReport::errors);
+        errors.chain(self.failures.iter().cloned()).collect()
+    }
+}
+
+impl Agent {
+    /// Makes all agree with a file once. What can be refused is refused before anything is touched.
+    ///
+    /// # Errors
+    ///
+    /// When it could not begin: nothing was changed.
+    pub fn apply(&self, declared: &Declared) -> Result<Applied> {
+        let target = &self.target;
+        target.require_privilege()?;
+        let (state, notes) = target.claim(&declared.options, &self.sections)?;
+        notes.iter().for_each(|note| self.note(note));
+        let desired = match &declared.file.settings.world {
+            Some(named) => {
+                let collected = declared.collect(target, recorder(&state, named))?;
+                collected.notes.iter().for_each(|note| self.note(note));
+                collected.desired
+            }
+            None => declared.desired(),
+        };
+        if !declared.exports().is_empty() {
+            self.note(
+                "nothing is exported: exports live as long as the `trueup watch` that has them",
+            );
+        }
+        let graph_ledger = Box::new(state.ledger(LedgerOf::Graph));
+        let has_graph = graph::is_needed(&declared.file, &*graph_ledger)?;
+        if has_graph {
+            // What the kernel would refuse is known before a file is written.
+            let (scope, options) = (&target.namespace, &declared.options);
+            let ledger = |of| Ok(Box::new(state.ledger(of)) as Box<dyn Ledger + Send>);
+            let planned = host::plan(scope, &desired, options, ledger)?;
+            planned.map_err(|error| declared.explain(error))?;
+        }
+        let passed = Passed::default();
+        let maker = OnceMaker {
+            scope: target.namespace.clone(),
+            options: declared.options.clone(),
+            passed: passed.clone(),
+            ledger: Box::new(move |of| state.ledger(of)),
+        };
+        let parts = self.sections.parts(declared, &desired).into_iter();
+        let parts = parts.filter_map(|(part, desired)| {
+            Some((part, self.sections.of(part)?.once(&maker, part, desired)?))
+        });
+        let changed = Arc::new(Mutex::new(Vec::new()));
+        let on_result = note_changes(&changed);
+        let (file, namespace) = (&declared.file, &target.namespace);
+        let parts = parts.collect();
+        let snapshot = graph::run_once(file, parts, namespace, graph_ledger, &on_result)?;
+        let changed = std::mem::take(&mut *changed.lock().unwrap_or_else(PoisonError::into_inner));
+        let changed = changed.iter().filter(|name| is_of_file_or_command(name));
+        let mut results = passed.take();
+        let host = match results.host() {
+            Some(host) => host.map_err(|error| declared.explain(error)),
+            None => bail!("the pass did not run"),
+        };
+        Ok(Applied {
+            passed: Some(run_report(host, results.sections())),
+            changes: changed.map(|name| change_line(file, name)).collect(),
+            snapshot: has_graph.then_some(snapshot),
+        })
+    }
+}
+
+/// Returns the report of all passes. That the network's could not run is an error only if no section
+/// has changed anything.
+fn run_report(
+    host: Result<Report, Error>,
+    sections: Vec<(host::Part, SectionResult)>,
+) -> Result<RunReport> {
+    let (mut reports, mut failures, mut has_tried) = (Vec::new(), Vec::new(), false);
+    for (part, result) in sections {
+        match result {
+            Ok(report) => {
+                report.outcomes(&mut |op| has_tried |= op.outcome != Outcome::Pending);
+                reports.push(report);
+            }
+            Err(why) => failures.push(format!("{}: the pass could not run: {why}", part.name())),
+        }
+    }
+    let host = match host {
+        Err(error) if has_tried => {
+            failures.push(format!("the pass could not run: {error:#}"));
+            Report::default()
+        }
+        host => host?,
+    };
+    Ok(RunReport { host, sections: reports, failures })
+}
+
+/// Notes the vertices that have changed something.
+fn note_changes(changed: &Arc<Mutex<Vec<String>>>) -> OnResult {
+    let changed = Arc::clone(changed);
+    Arc::new(move |name, result| {
+        if *result == Ok(Verdict::Changed) {
+            let mut changed = changed.lock().unwrap_or_else(PoisonError::into_inner);
+            changed.push(name.to_owned());
+        }
+    })
+}

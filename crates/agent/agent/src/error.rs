@@ -1,0 +1,186 @@
+//! The error of an agent.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+type Cause = Box<dyn StdError + Send + Sync>;
+
+/// Why an agent could not do what it was asked for.
+#[derive(Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    /// `None` if the cause says all.
+    message: Option<String>,
+    cause: Option<Cause>,
+}
+
+/// The sort of an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The file cannot be read, or is no desired state.
+    File,
+    /// A pass could not run.
+    Pass,
+    /// The state directory or the journal cannot be used.
+    State,
+    /// The store of what hosts exchange is not reached, or not as it was.
+    World,
+    /// The graph cannot run.
+    Graph,
+    /// Anything else, such as what the operating system refuses.
+    Other,
+}
+
+/// The result of an agent.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    pub(crate) fn new(message: impl Into<String>) -> Error {
+        Error { kind: ErrorKind::Other, message: Some(message.into()), cause: None }
+    }
+
+    /// Returns the sort of the error.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// Returns the error of the file, if that is the cause: its lines are those of a compiler.
+    pub fn file(&self) -> Option<&trueup_file::Error> {
+        self.find()
+    }
+
+    /// Returns the same error with what could not be done because of it.
+    pub(crate) fn context(self, message: impl fmt::Display) -> Error {
+        Error { kind: self.kind, message: Some(message.to_string()), cause: Some(Box::new(self)) }
+    }
+
+    /// Returns the first cause of a type.
+    pub(crate) fn find<T: StdError + 'static>(&self) -> Option<&T> {
+        let mut next: Option<&(dyn StdError + 'static)> = match &self.cause {
+            Some(cause) => Some(&**cause),
+            None => None,
+        };
+        while let Some(cause) = next {
+            if let Some(found) = cause.downcast_ref() {
+                return Some(found);
+            }
+            if let Some(own) = cause.downcast_ref::<Error>() {
+                return own.find();
+            }
+            next = cause.source();
+        }
+        None
+    }
+}
+
+/// With `{:#}` also the causes.
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.message, &self.cause) {
+            (Some(message), _) => f.write_str(message)?,
+            (None, Some(cause)) => write!(f, "{cause}")?,
+            (None, None) => {}
+        }
+        if f.alternate() {
+            let mut next = self.source();
+            while let Some(cause) = next {
+                write!(f, ": {cause}")?;
+                next = cause.source();
+            }
+        }
+        Ok(())
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        let cause = self.cause.as_deref()?;
+        if self.message.is_some() { Some(cause) } else { cause.source() }
+    }
+}
+
+macro_rules! from {
+    ($($kind:ident: $($of:ty),*;)*) => {$($(
+        impl From<$of> for Error {
+            fn from(cause: $of) -> Error {
+                Error { kind: ErrorKind::$kind, message: None, cause: Some(Box::new(cause)) }
+            }
+        }
+    )*)*};
+}
+
+from! {
+    File: trueup_file::Error;
+    Pass: crate::host::Error, trueup_rtnl::Error, trueup_sysctl::Error;
+    State: trueup_journal::Error, trueup_reconcile::LedgerError;
+    World: trueup_world::Error, trueup_world::GrantsError;
+    Graph: trueup_graph::Error, trueup_loop::Error;
+    Other: std::io::Error, rustix::io::Errno, trueup_netlink::Error, trueup_path::Error,
+        std::string::FromUtf8Error, serde_json::Error;
+}
+
+impl From<trueup_graph::Failure> for Error {
+    fn from(cause: trueup_graph::Failure) -> Error {
+        Error { kind: ErrorKind::Graph, ..Error::new(cause.message()) }
+    }
+}
+
+/// Says what could not be done.
+pub(crate) trait Context<T> {
+    fn context(self, message: impl fmt::Display) -> Result<T>;
+
+    fn with_context<M: fmt::Display>(self, message: impl FnOnce() -> M) -> Result<T>;
+}
+
+impl<T, E: Into<Error>> Context<T> for std::result::Result<T, E> {
+    fn context(self, message: impl fmt::Display) -> Result<T> {
+        self.map_err(|error| error.into().context(message))
+    }
+
+    fn with_context<M: fmt::Display>(self, message: impl FnOnce() -> M) -> Result<T> {
+        self.map_err(|error| error.into().context(message()))
+    }
+}
+
+impl<T> Context<T> for Option<T> {
+    fn context(self, message: impl fmt::Display) -> Result<T> {
+        self.ok_or_else(|| Error::new(message.to_string()))
+    }
+
+    fn with_context<M: fmt::Display>(self, message: impl FnOnce() -> M) -> Result<T> {
+        self.ok_or_else(|| Error::new(message().to_string()))
+    }
+}
+
+/// Makes an error of a message.
+macro_rules! error {
+    ($($words:tt)*) => { $crate::error::Error::new(format!($($words)*)) };
+}
+
+/// Returns an error of a message.
+macro_rules! bail {
+    ($($words:tt)*) => { return Err($crate::error::error!($($words)*)) };
+}
+
+pub(crate) use {bail, error};
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+    use crate::words::with_causes;
+
+    #[test]
+    fn an_error_has_each_of_its_causes_once_and_finds_them_by_type() {
+        let cause = || Error::from(io::Error::from_raw_os_error(24));
+        let named = cause().context("cannot open it: Too many open files");
+        assert_eq!(with_causes(&named), "cannot open it: Too many open files");
+        let bare = cause().context("cannot open it").context("the pass broke off");
+        let text = "the pass broke off: cannot open it: Too many open files (os error 24)";
+        assert_eq!(with_causes(&bare), text);
+        assert_eq!(format!("{bare:#}"), text);
+        assert!(bare.find::<io::Error>().is_some() && bare.file().is_none());
+    }
+}

@@ -1,0 +1,83 @@
+//! Sysctls in the words of `sysctl(8)`.
+
+use trueup_reconcile::Outcome as OpOutcome;
+use trueup_sysctl::{Finding, Outcome, SysctlOp};
+
+use super::{FailureRecord, OpText, OwnershipRecord};
+
+/// The name of the kind.
+const KIND: &str = "sysctl";
+
+/// An op on a sysctl.
+pub(crate) struct Setting<'a>(pub(crate) &'a SysctlOp);
+
+impl OpText for Setting<'_> {
+    fn action(&self) -> &'static str {
+        "update"
+    }
+
+    fn kind(&self) -> &'static str {
+        KIND
+    }
+
+    fn outcome(&self) -> OpOutcome {
+        match &self.0.outcome {
+            Outcome::Applied => OpOutcome::Applied,
+            Outcome::Failed(why) => OpOutcome::Failed(why.class),
+            Outcome::Pending(_) => OpOutcome::Pending,
+        }
+    }
+
+    fn command(&self) -> String {
+        let assignment = format!("{}={}", self.0.key, self.0.to);
+        let plain = |c: char| c.is_ascii_alphanumeric() || "._-/=:,".contains(c);
+        if assignment.chars().all(plain) {
+            return format!("sysctl -w {assignment}");
+        }
+        // The shell's own way to write a quote inside of quotes.
+        format!("sysctl -w '{}'", assignment.replace('\'', "'\\''"))
+    }
+
+    fn reason(&self) -> String {
+        self.0.reason.to_string()
+    }
+
+    fn why(&self) -> String {
+        match &self.0.outcome {
+            Outcome::Applied => String::new(),
+            Outcome::Failed(why) => why.to_string(),
+            Outcome::Pending(why) => why.to_string(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let SysctlOp { key, to, from, reason, .. } = self.0;
+        let was = from.as_ref().map(|from| format!(", was {from}"));
+        format!("~ sysctl {key} = {to}   ({reason}{})", was.unwrap_or_default())
+    }
+
+    fn failure(&self) -> Option<FailureRecord> {
+        let Outcome::Failed(why) = &self.0.outcome else {
+            return None;
+        };
+        let (errno, message, class) = (why.errno, why.message.clone(), why.class);
+        Some(FailureRecord { errno, message, class, forms: None })
+    }
+}
+
+/// Returns the record of a finding about the ownership of a sysctl.
+pub(crate) fn ownership(finding: &Finding) -> OwnershipRecord {
+    let (rule, object) = match finding {
+        Finding::Left { key, .. } => ("overwritten", key.to_string()),
+        Finding::Irreversible { key } => ("irreversible", key.to_string()),
+        _ => ("other", String::new()),
+    };
+    OwnershipRecord {
+        rule,
+        kind: KIND,
+        object,
+        detail: finding.to_string(),
+        line: Some(format!("* sysctl {finding}")),
+        lasts: false,
+    }
+}
