@@ -53,7 +53,7 @@ pub(crate) fn the_json_of_the_commands_is_as_the_page_shows() {
         [[exec]]
         name = "told"
         command = [ "/usr/bin/false" ]
-        on = [ "file.wanted" ]
+        on = [ "file.wanted", "route" ]
         [[exec]]
         name = "after"
         command = [ "/usr/bin/true" ]
