@@ -11,6 +11,7 @@ use crate::declared::Declared;
 use crate::desired_file::Writers;
 use crate::section::{Section, Sections};
 use crate::target::Target;
+use crate::watch::event::Event;
 use crate::watch::{Config, Observer, Watch};
 
 /// An agent of a network namespace. What it makes agree with a file is the network, sysctls, files and
@@ -92,7 +93,7 @@ impl Agent {
         self,
         path: &Path,
         config: Config,
-        observer: impl FnMut(&crate::watch::event::Event<'_>) + Send + 'static,
+        observer: impl FnMut(&Event<'_>) + Send + 'static,
     ) -> Result<Watch> {
         let observer: Observer = Box::new(observer);
         Watch::open(path, self.target, self.netns, config, &self.sections, observer)

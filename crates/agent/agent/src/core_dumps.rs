@@ -17,6 +17,7 @@ pub fn forbid() -> Result<()> {
     let limit = Rlimit { current: Some(0), ..getrlimit(Resource::Core) };
     setrlimit(Resource::Core, limit)
         .and_then(|()| set_dumpable_behavior(DumpableBehavior::NotDumpable))
+        .map_err(std::io::Error::from)
         .context("cannot forbid core dumps, which would have the password in them")
 }
 

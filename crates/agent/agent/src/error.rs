@@ -116,8 +116,8 @@ from! {
     State: trueup_journal::Error, trueup_reconcile::LedgerError;
     World: trueup_world::Error, trueup_world::GrantsError;
     Graph: trueup_graph::Error, trueup_loop::Error;
-    Other: std::io::Error, rustix::io::Errno, trueup_netlink::Error, trueup_path::Error,
-        std::string::FromUtf8Error, serde_json::Error;
+    Other: std::io::Error, trueup_netlink::Error, trueup_path::Error,
+        std::string::FromUtf8Error;
 }
 
 impl From<trueup_graph::Failure> for Error {

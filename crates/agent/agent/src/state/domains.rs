@@ -139,7 +139,8 @@ impl StateFile {
         }
         let text = ledger(self, journal, boot_id)?.last_applied(KEY)?;
         let read = |text: Vec<u8>| serde_json::from_slice(&text);
-        let domain = text.map(read).transpose().context("not a domain")?;
+        let domain =
+            text.map(read).transpose().map_err(std::io::Error::from).context("not a domain")?;
         Ok(Some(domain.unwrap_or_default()))
     }
 }

@@ -14,7 +14,9 @@ pub(crate) struct ReloadRequest(Arc<(OwnedFd, AtomicBool)>);
 impl ReloadRequest {
     pub(crate) fn new() -> Result<ReloadRequest> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let descriptor = eventfd(0, flags).context("cannot open an event descriptor")?;
+        let descriptor = eventfd(0, flags)
+            .map_err(std::io::Error::from)
+            .context("cannot open an event descriptor")?;
         Ok(ReloadRequest(Arc::new((descriptor, AtomicBool::new(false)))))
     }
 
