@@ -77,7 +77,7 @@ pub fn existing(directory: &Path) -> Result<Option<Folder>> {
 }
 
 /// Opens a state directory, and creates it if it is missing. Every user may search it, to learn that
-/// a namespace has no journal: [`StateFile::is_in_use`](super::StateFile::is_in_use). The journal
+/// a namespace has no journal: `StateFile::is_in_use`. The journal
 /// itself is readable by its owner alone.
 ///
 /// # Errors

@@ -13,7 +13,7 @@ fn parsed(text: &str) -> Result<File, String> {
 #[test]
 fn the_elements_of_a_section_of_another_crate_come_with_their_places() {
     let text = "[[nft]]\ntable = \"a\"\nports = [22, 80]\n[[nft]]\nset.x = 1.5\n\
-                [directory]\npath = \"/srv\"\n[[exec]]\nname = \"e\"\ncommand = [\"x\"]\n\
+                [directory]\npath = \"/srv\"\n[[exec]]\nname = \"e\"\ncommand = [\"/bin/true\"]\n\
                 on = [\"nft\"]\n";
     let error = parsed(text).unwrap_err();
     assert!(error.starts_with("f:5:1: "), "{error}");
