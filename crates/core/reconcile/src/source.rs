@@ -11,8 +11,8 @@ use crate::{Drained, Hints, OpKey, PassInput, Report};
 /// - A pass that completed, even if only in part, gives a report. An error is for a pass that could
 ///   not run, because the system could not be read or the desired state is invalid. Ownership is
 ///   unchanged then.
-/// - A source keeps nothing between passes that correctness needs, except in the [`Ledger`]. It can
-///   lose sockets and caches.
+/// - A source keeps nothing between passes that correctness needs, except in the
+///   [`Ledger`](crate::Ledger). It can lose sockets and caches.
 /// - A pass does not roll back when a later part fails. The next pass continues from there.
 /// - A pass ends: a source bounds its waits, because a driver cannot interrupt it.
 /// - A source deletes nothing whose state it does not know.

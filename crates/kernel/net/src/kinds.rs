@@ -200,7 +200,7 @@ pub trait ObjectKind: Item + Registered + Located + Clone + PartialEq + Into<Obj
 
     /// What is desired here, with all that it leaves open as another writer's object has it: the
     /// two agree if nothing differs that was declared. Itself, of a kind whose
-    /// [`compare`](Item::compare) passes over what is left open.
+    /// [`compare`](Self::compare) passes over what is left open.
     fn with_open_of(&self, other: &Self) -> Cow<'_, Self> {
         let _ = other;
         Cow::Borrowed(self)

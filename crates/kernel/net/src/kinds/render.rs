@@ -57,7 +57,7 @@ pub(crate) trait Render: ObjectKind {
         devices: &Devices,
     ) -> fmt::Result;
 
-    /// The value of a field, by the name that [`compare`](super::Item::compare) has for it.
+    /// The value of a field, by the name that [`compare`](super::ObjectKind::compare) has for it.
     fn field(&self, field: &str, devices: &Devices) -> Option<String>;
 }
 
