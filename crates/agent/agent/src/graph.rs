@@ -23,7 +23,7 @@ use crate::host::Part;
 use crate::state::LedgerOf;
 use crate::world::{COLLECTOR, EXPORTER};
 use derived::{Derived, derived};
-pub(crate) use once::{OnceMaker, PassVertex, Passed, run_once};
+pub(crate) use once::{OnceMaker, PassVertex, Passed, pass_verdict, run_once};
 pub use reported::{OnResult, Reported};
 pub(crate) use running::Sources;
 pub use running::{Around, RunningGraph};

@@ -9,7 +9,7 @@ use trueup_world::Accepted;
 
 use crate::agent::Agent;
 use crate::declared::Declared;
-use crate::graph::{self, WorldVertices, is_in_place};
+use crate::graph::{self, WorldVertices, is_in_place, pass_verdict};
 use crate::host::{self, Options, Part, Planned};
 use crate::report::PassReport;
 use crate::section::SectionResult;
@@ -153,14 +153,9 @@ impl Agent {
 }
 
 /// Returns what a section would do.
-fn verdict_of_section(result: &SectionResult) -> Result<Verdict, Failure> {
+fn pass_verdict_section(result: &SectionResult) -> Result<Verdict, Failure> {
     match result {
-        Ok(report) if report.converged() => Ok(Verdict::InPlace),
-        Ok(report) if report.is_truncated() => Ok(Verdict::WouldChange),
-        Ok(report) => {
-            let why = crate::report::verdict(&**report).unwrap_or_default();
-            Err(Failure::new(ErrorClass::Unknown, why))
-        }
+        Ok(report) => pass_verdict(&**report, false),
         Err(why) => Err(Failure::new(ErrorClass::Unknown, why.clone())),
     }
 }
@@ -177,7 +172,7 @@ fn check(
     let kinds = planned.network.plan.ops.iter().map(|op| op.object.kind().name());
     let kinds = kinds.chain(planned.settings().map(|_| "sysctl")).collect();
     let ledger = ledger(state, LedgerOf::Graph)?;
-    let sections = sections.iter().map(|(part, result)| (*part, verdict_of_section(result)));
+    let sections = sections.iter().map(|(part, result)| (*part, pass_verdict_section(result)));
     let verdicts = verdicts(planned).into_iter().chain(sections).collect();
     graph::check(&declared.file, verdicts, &kinds, world, &*ledger)
 }

@@ -148,13 +148,15 @@ fn verdict<R: PassReport, E: std::error::Error + 'static>(
             return Err(Failure::new(ErrorClass::Unknown, message));
         }
     };
+    pass_verdict(report, apply)
+}
+
+/// Returns what a pass did, or would do if it may not `apply`.
+pub(crate) fn pass_verdict(report: &dyn PassReport, apply: bool) -> Result<Verdict, Failure> {
     if report.converged() {
         let mut has_changed = false;
         report.outcomes(&mut |op| has_changed |= op.outcome == Outcome::Applied);
-        return Ok(match has_changed {
-            true => Verdict::Changed,
-            false => Verdict::InPlace,
-        });
+        return Ok(if has_changed { Verdict::Changed } else { Verdict::InPlace });
     }
     if !apply && report.is_truncated() {
         return Ok(Verdict::WouldChange);
