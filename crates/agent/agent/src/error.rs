@@ -122,7 +122,7 @@ from! {
 
 impl From<trueup_graph::Failure> for Error {
     fn from(cause: trueup_graph::Failure) -> Error {
-        Error { kind: ErrorKind::Graph, ..Error::new(cause.message()) }
+        Error { kind: ErrorKind::Graph, ..Error::new(cause.message) }
     }
 }
 

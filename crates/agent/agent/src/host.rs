@@ -214,7 +214,7 @@ impl Host {
     ) -> Report {
         let (source, ledger) = (&mut self.settings, &mut *self.other);
         let mut tried = 0;
-        so_far.outcomes(&mut |op| tried += u64::from(op.outcome != Outcome::Pending));
+        so_far.outcomes(&mut |op| tried += u64::from(op.outcome != Outcome::Pending(())));
         let limits = pass.limits.with_extent(Extent::Everything);
         let limits = limits.with_ops(pass.limits.ops().saturating_sub(tried));
         let options = &pass.options.settings;

@@ -70,7 +70,7 @@ pub trait OpText {
             Outcome::Failed(class) | Outcome::Declined(class) => {
                 Some(FailureRecord { errno: None, message: self.why(), class, forms: None })
             }
-            Outcome::Applied | Outcome::Pending => None,
+            Outcome::Applied | Outcome::Pending(()) => None,
         }
     }
 }
@@ -146,7 +146,7 @@ impl OpRecord {
             kind: op.kind(),
             command: op.command(),
             reason: match op.outcome() {
-                Outcome::Pending => op.why(),
+                Outcome::Pending(()) => op.why(),
                 _ => op.reason(),
             },
             failure: op.failure(),
@@ -234,7 +234,7 @@ pub fn unfinished(report: &dyn PassReport) -> Vec<String> {
             Outcome::Applied => return,
             Outcome::Failed(_) => "failed",
             Outcome::Declined(_) => "declined",
-            Outcome::Pending => "pending",
+            Outcome::Pending(()) => "pending",
         };
         lines.push(format!("! {}   ({state}: {})", op.command(), op.why()));
     });
@@ -251,7 +251,7 @@ pub fn verdict(report: &dyn PassReport) -> Option<String> {
     let mut counts = StatusCounts { conflict: report.conflicts().len(), ..StatusCounts::default() };
     report.ops(&mut |op| match op.outcome() {
         Outcome::Failed(_) => counts.failed += 1,
-        Outcome::Pending => counts.pending += 1,
+        Outcome::Pending(()) => counts.pending += 1,
         Outcome::Applied | Outcome::Declined(_) => {}
     });
     (!report.converged()).then(|| verdict_of(counts, report.errors()))

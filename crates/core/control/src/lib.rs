@@ -34,10 +34,10 @@ pub use normalise::{Normalisers, lower_case, round_up, trim_end};
 pub use object::{Object, Objects, Value};
 pub use plan::{Plan, Policy, plan};
 pub use provider::{Desired, Failing, Fixed, Provider, ProviderSubscription, Unset};
-pub use report::{ControlOp, Failure, Outcome, Pending, Report, Unread};
+pub use report::{ControlOp, Outcome, Pending, Report, Unread, Wait};
 #[cfg(feature = "signed")]
 pub use signed::public_key;
 pub use watched_file::{WatchedFile, parse_json};
 
 pub use trueup_journal::JournalId;
-pub use trueup_reconcile::ErrorClass;
+pub use trueup_reconcile::{ErrorClass, Failure};

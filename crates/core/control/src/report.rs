@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use trueup_reconcile::{self as reconcile, Condition, ErrorClass, OpKey, ReportedOp, Status};
+use trueup_reconcile::{
+    self as reconcile, Condition, ErrorClass, Failure, OpKey, ReportedOp, Status,
+};
 
 use crate::provider::Failing;
 use crate::report_text::Waiting;
@@ -53,30 +55,15 @@ pub struct ControlOp {
 }
 
 /// The outcome of an action.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It took effect, and was read back where its object shows it.
-    Applied,
-    /// It was refused, its task failed, or the object reads back as something else.
-    Failed(Failure),
-    /// It has no outcome yet.
-    Pending(Pending),
-}
-
-/// Why an action failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Failure {
-    /// The class of the error.
-    pub class: ErrorClass,
-    /// The message.
-    pub message: String,
-}
+pub type Outcome = reconcile::Outcome<Failure, Pending>;
 
 /// Why an action has no outcome yet.
+pub type Pending = reconcile::Pending<Wait>;
+
+/// What an action waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Pending {
+pub enum Wait {
     /// A task does it.
     Running {
         /// The task's id.
@@ -111,15 +98,9 @@ pub enum Pending {
         refused: Option<String>,
     },
     /// It failed before, and is tried again at this time.
-    Backoff(SystemTime),
-    /// It failed before, and the driver does not try it again yet.
-    Held,
+    Retry(SystemTime),
     /// Another operation on the object is in flight, or another action comes first.
     After,
-    /// The driver's limits ended the pass before it.
-    Cut,
-    /// The journal or the ledger could not record it.
-    NotRecorded,
 }
 
 impl Report {
@@ -225,11 +206,7 @@ impl reconcile::Report for Report {
 
     fn outcomes(&self, visit: &mut dyn FnMut(ReportedOp<'_>)) {
         for op in &self.ops {
-            let outcome = match &op.outcome {
-                Outcome::Applied => reconcile::Outcome::Applied,
-                Outcome::Failed(failure) => reconcile::Outcome::Failed(failure.class),
-                Outcome::Pending(_) => reconcile::Outcome::Pending,
-            };
+            let outcome = op.outcome.classified(|failure| failure.class);
             let key = || op_key(&op.action.key);
             visit(ReportedOp::new(KIND, outcome, &key));
         }
@@ -255,40 +232,32 @@ impl reconcile::Report for Report {
     }
 }
 
-impl Pending {
-    /// Returns true if nothing is known of the op but that it is not tried yet.
-    fn is_put_off(&self) -> bool {
-        matches!(
-            self,
-            Pending::Backoff(_)
-                | Pending::Held
-                | Pending::After
-                | Pending::Cut
-                | Pending::NotRecorded
-        )
+/// Returns true if nothing is known of the op but that it is not tried yet.
+fn is_put_off(pending: &Pending) -> bool {
+    match pending {
+        Pending::Own(wait) => matches!(wait, Wait::Retry(_) | Wait::After),
+        _ => true,
     }
 }
 
-impl Failure {
-    fn condition(&self) -> Condition {
-        let message = self.message.clone();
-        match self.class {
-            ErrorClass::StoredOtherwise => Condition::StoredOtherwise { stored: Some(message) },
-            class => Condition::Failed { class, errno: None, message },
+/// Returns the condition of an object whose action failed.
+fn condition(failure: &Failure) -> Condition {
+    match failure.class {
+        ErrorClass::StoredOtherwise => {
+            Condition::StoredOtherwise { stored: Some(failure.message.clone()) }
         }
+        _ => failure.condition(),
     }
+}
 
-    /// Reads a failure from its text. The class of another text is not known.
-    pub(crate) fn parse(text: &str) -> Failure {
-        let parts = text.strip_suffix(')').and_then(|it| it.rsplit_once(" ("));
-        let parsed = parts.and_then(|(message, class)| {
-            let class = ErrorClass::ALL.into_iter().find(|it| it.as_str() == class)?;
-            Some((message, class))
-        });
-        let (message, class) = parsed.unwrap_or((text, ErrorClass::Unknown));
-        let message = message.to_owned();
-        Failure { class, message }
-    }
+/// Reads a failure from its text. The class of another text is not known.
+pub(crate) fn parse_failure(text: &str) -> Failure {
+    let parts = text.strip_suffix(')').and_then(|it| it.rsplit_once(" ("));
+    let parsed = parts.and_then(|(message, class)| {
+        let class = ErrorClass::ALL.into_iter().find(|it| it.as_str() == class)?;
+        Some(Failure::new(class, message))
+    });
+    parsed.unwrap_or_else(|| Failure::new(ErrorClass::Unknown, text))
 }
 
 impl ControlOp {
@@ -300,14 +269,14 @@ impl ControlOp {
     fn status(&self) -> Option<Status> {
         let condition = match &self.outcome {
             Outcome::Applied => return None,
-            Outcome::Failed(failure) => failure.condition(),
-            Outcome::Pending(Pending::InDoubt { why }) => Condition::Failed {
+            Outcome::Failed(failure) | Outcome::Declined(failure) => condition(failure),
+            Outcome::Pending(Pending::Own(Wait::InDoubt { why })) => Condition::Failed {
                 class: ErrorClass::Unknown,
                 errno: None,
                 message: format!("in doubt, the operator decides: {why}"),
             },
             Outcome::Pending(pending) => match &self.failed_before {
-                Some(failure) if pending.is_put_off() => failure.condition(),
+                Some(failure) if is_put_off(pending) => condition(failure),
                 failure => {
                     Condition::Pending { why: Waiting(pending, failure.as_ref()).to_string() }
                 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use trueup_reconcile::Utc;
 
-use crate::{ControlOp, Failure, Outcome, Pending, Unread};
+use crate::{ControlOp, Failure, Outcome, Pending, Unread, Wait};
 
 /// Formats what could not be read as `web: not read since 2026-11-26 00:45:00 UTC: no answer within 5 s`.
 impl fmt::Display for Unread {
@@ -19,18 +19,11 @@ impl fmt::Display for ControlOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.action)?;
         match &self.outcome {
-            Outcome::Applied => f.write_str("applied"),
-            Outcome::Failed(failure) => write!(f, "failed, {failure}"),
             Outcome::Pending(pending) => {
                 write!(f, "pending, {}", Waiting(pending, self.failed_before.as_ref()))
             }
+            outcome => outcome.fmt(f),
         }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.message, self.class)
     }
 }
 
@@ -40,21 +33,25 @@ pub(crate) struct Waiting<'a>(pub(crate) &'a Pending, pub(crate) Option<&'a Fail
 impl fmt::Display for Waiting<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
+            Waiting(Pending::Backoff(_), None) => f.write_str("it failed before"),
+            Waiting(Pending::Backoff(_), Some(failure)) => {
+                write!(f, "it failed before: {failure:#}")
+            }
             Waiting(pending, None) => pending.fmt(f),
-            Waiting(pending @ (Pending::Backoff(_) | Pending::Held), Some(failure)) => {
-                write!(f, "{pending}: {failure}")
+            Waiting(pending @ Pending::Own(Wait::Retry(_)), Some(failure)) => {
+                write!(f, "{pending}: {failure:#}")
             }
             Waiting(pending, Some(failure)) => {
-                write!(f, "{pending}; it failed before: {failure}")
+                write!(f, "{pending}; it failed before: {failure:#}")
             }
         }
     }
 }
 
-impl fmt::Display for Pending {
+impl fmt::Display for Wait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Pending::Running { task, progress, since, is_overdue } => {
+            Wait::Running { task, progress, since, is_overdue } => {
                 write!(f, "running (task {task}")?;
                 if let Some(progress) = progress {
                     write!(f, ", {progress}")?;
@@ -65,23 +62,20 @@ impl fmt::Display for Pending {
                     false => f.write_str(")"),
                 }
             }
-            Pending::Starting => f.write_str("the backend has not answered yet"),
-            Pending::Lost { why } => write!(f, "it is found out whether it took effect: {why}"),
-            Pending::InDoubt { why } => write!(f, "in doubt, the operator decides: {why}"),
-            Pending::Approval { hash, refused } => {
+            Wait::Starting => f.write_str("the backend has not answered yet"),
+            Wait::Lost { why } => write!(f, "it is found out whether it took effect: {why}"),
+            Wait::InDoubt { why } => write!(f, "in doubt, the operator decides: {why}"),
+            Wait::Approval { hash, refused } => {
                 write!(f, "it is destructive, and waits for an approval of {hash}")?;
                 match refused {
                     Some(refused) => write!(f, " (the last token: {refused})"),
                     None => Ok(()),
                 }
             }
-            Pending::Backoff(until) => {
+            Wait::Retry(until) => {
                 write!(f, "it failed before, and is tried at {}", Utc(*until))
             }
-            Pending::Held => f.write_str("it failed before"),
-            Pending::After => f.write_str("another action on the object comes first"),
-            Pending::Cut => f.write_str("the pass ended before its turn"),
-            Pending::NotRecorded => f.write_str("it could not be recorded"),
+            Wait::After => f.write_str("another action on the object comes first"),
         }
     }
 }

@@ -167,8 +167,8 @@ impl Check {
     }
 
     fn fail(&mut self, vertex: VertexId, explanation: &mut Explanation, failure: &Failure) {
-        explanation.last = Some(Err(failure.class()));
-        explanation.message = Some(failure.message().to_owned());
+        explanation.last = Some(Err(failure.class));
+        explanation.message = Some(failure.message.clone());
         self.failed.insert(vertex, [explanation.name.clone()].into());
     }
 

@@ -40,5 +40,7 @@ pub use spec::VertexSpec;
 pub use state::{
     Action, Cause, Context, Explanation, Made, Record, Replaced, RunId, State, Verdict, Wait,
 };
-pub use vertex::{Failure, Records, RunContext, Vertex, Watch};
+pub use vertex::{Records, RunContext, Vertex, Watch};
 pub use vertices::{Exec, File, Places, SourceVertex};
+
+pub use trueup_reconcile::Failure;

@@ -12,7 +12,7 @@ use trueup_reconcile::{Drained, ErrorClass, Hints};
 
 use crate::ports::{self, Input, Sends, Value};
 use crate::sync::{Mutex, lock};
-use crate::{Received, Turn, Verdict};
+use crate::{Failure, Received, Turn, Verdict};
 
 /// A part of a system that a [`Driver`](crate::Driver) brings into its declared state.
 ///
@@ -310,35 +310,3 @@ impl fmt::Debug for RunContext {
             .finish_non_exhaustive()
     }
 }
-
-/// The failure of a vertex. Its class decides whether the run is repeated.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    class: ErrorClass,
-    message: Arc<str>,
-}
-
-impl Failure {
-    /// Makes a failure. The message says what happened to which object, and the remedy.
-    pub fn new(class: ErrorClass, message: impl fmt::Display) -> Self {
-        Failure { class, message: message.to_string().into() }
-    }
-
-    /// Returns the class.
-    pub fn class(&self) -> ErrorClass {
-        self.class
-    }
-
-    /// Returns the message.
-    pub fn message(&self) -> &str {
-        &self.message
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for Failure {}

@@ -31,4 +31,4 @@ pub use pass_summary::PassSummary;
 pub use runner::{Due, Member, Runner, Task, Turn};
 pub use running::Running;
 pub use state::{Action, Budget, State, SubscriptionState};
-pub use stats::{Ops, Revision, Stats};
+pub use stats::{Revision, Stats};

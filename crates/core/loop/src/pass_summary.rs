@@ -4,10 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::time::Duration;
 
-use trueup_reconcile::{EventCoverage, OpKey, Outcome, Report};
-
-use crate::Ops;
-use crate::stats::is_failure;
+use trueup_reconcile::{EventCoverage, OpKey, Ops, Outcome, Report};
 
 /// The number of failed objects that are tracked. The ops of further objects have no backoff.
 pub(crate) const MAX_TRACKED: usize = 65_536;
@@ -59,7 +56,7 @@ impl PassSummary {
                 summary.add(std::mem::replace(&mut run, (op.kind, Ops::default())));
             }
             run.1.count(op.outcome);
-            let may_be_new = is_failure(op.outcome) && untracked < MAX_TRACKED;
+            let may_be_new = op.outcome.is_failure() && untracked < MAX_TRACKED;
             if !may_be_new && tracked.is_none() {
                 return;
             }
@@ -77,8 +74,7 @@ impl PassSummary {
 
     /// Returns the number of ops tried.
     pub fn tried(&self) -> u64 {
-        let tried = |ops: &Ops| ops.applied + ops.failed + ops.declined;
-        self.ops.values().map(tried).sum()
+        self.ops.values().map(Ops::tried).sum()
     }
 
     /// Returns the number of ops not tried.
@@ -94,7 +90,7 @@ impl PassSummary {
     /// Returns true if an op was not tried whose object is not tracked: no backoff has it tried
     /// again.
     pub(crate) fn has_untracked_pending(&self) -> bool {
-        let is_pending = |outcome: &&Outcome| **outcome == Outcome::Pending;
+        let is_pending = |outcome: &&Outcome| **outcome == Outcome::Pending(());
         let tracked = self.objects.values().filter(is_pending).count();
         self.pending() > u64::try_from(tracked).unwrap_or(u64::MAX)
     }
@@ -124,8 +120,8 @@ impl PassSummary {
 
 fn rank(outcome: Outcome) -> u8 {
     match outcome {
-        _ if is_failure(outcome) => 2,
-        Outcome::Pending => 1,
+        _ if outcome.is_failure() => 2,
+        Outcome::Pending(()) => 1,
         _ => 0,
     }
 }
@@ -136,9 +132,9 @@ mod tests {
 
     use super::*;
 
-    struct Ops<'a>(&'a [(u64, &'static str, Outcome)]);
+    struct Done<'a>(&'a [(u64, &'static str, Outcome)]);
 
-    impl Report for Ops<'_> {
+    impl Report for Done<'_> {
         fn converged(&self) -> bool {
             true
         }
@@ -156,17 +152,17 @@ mod tests {
 
     #[test]
     fn what_failed_is_told_and_of_the_rest_what_is_tracked() {
-        let ops = Ops(&[
+        let ops = Done(&[
             (1, "route", BUSY),
             (2, "route", Outcome::Applied),
             (3, "rule", DONE),
-            (4, "route", Outcome::Pending),
+            (4, "route", Outcome::Pending(())),
             (5, "rule", Outcome::Applied),
         ]);
         let passed = PassSummary::of(&ops, None);
         assert_eq!(passed.objects, [(OpKey(1), BUSY)].into());
         assert_eq!((passed.tried(), passed.pending()), (4, 1));
-        let counts = |ops: &crate::Ops| [ops.applied, ops.failed, ops.pending];
+        let counts = |ops: &Ops| [ops.applied, ops.failed, ops.pending];
         assert_eq!(counts(&passed.ops["route"]), [1, 1, 1]);
         assert_eq!(counts(&passed.ops["rule"]), [2, 0, 0]);
         let tracked = |key: OpKey| key.0 >= 3;
@@ -181,7 +177,7 @@ mod tests {
         for (outcome, converged, tried) in
             [(BUSY, false, true), (declined, true, true), (DONE, true, false)]
         {
-            let passed = PassSummary::of(&Ops(&[(1, "route", outcome)]), None);
+            let passed = PassSummary::of(&Done(&[(1, "route", outcome)]), None);
             assert_eq!(passed.converged, converged, "{outcome:?}");
             assert_eq!(passed.objects.contains_key(&OpKey(1)), tried, "{outcome:?}");
         }
@@ -189,18 +185,18 @@ mod tests {
 
     #[test]
     fn of_several_ops_on_an_object_the_one_that_failed_is_told_and_then_the_one_not_tried() {
-        let all = [Outcome::Applied, DONE, Outcome::Pending, BUSY];
+        let all = [Outcome::Applied, DONE, Outcome::Pending(()), BUSY];
         let tracked = |_| true;
         for first in all {
             for second in all {
                 let ops = [(1, "thing", first), (1, "thing", second)];
-                let passed = PassSummary::of(&Ops(&ops), Some(&tracked));
+                let passed = PassSummary::of(&Done(&ops), Some(&tracked));
                 let expected = if rank(second) > rank(first) { second } else { first };
                 assert_eq!(passed.objects, [(OpKey(1), expected)].into());
             }
         }
-        assert!(rank(BUSY) > rank(Outcome::Pending));
-        assert!(rank(Outcome::Pending) > rank(DONE));
+        assert!(rank(BUSY) > rank(Outcome::Pending(())));
+        assert!(rank(Outcome::Pending(())) > rank(DONE));
         assert_eq!(rank(DONE), rank(Outcome::Applied));
     }
 }

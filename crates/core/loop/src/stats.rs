@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::AddAssign;
 use std::time::Duration;
 
-use trueup_reconcile::Outcome;
+use trueup_reconcile::Ops;
 
 /// The number of a desired state, in the order of declaration to one loop. The default is the one
 /// that the loop was made with.
@@ -70,43 +69,4 @@ pub struct Stats {
     pub paused: bool,
     /// True if a subscription gives hints.
     pub subscribed: bool,
-}
-
-/// The outcomes of ops. An op that is pending, or fails, in several passes counts in each of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Ops {
-    /// Applied.
-    pub applied: u64,
-    /// Refused, or without an answer.
-    pub failed: u64,
-    /// Refused, and only offered by another host.
-    pub declined: u64,
-    /// Not tried.
-    pub pending: u64,
-}
-
-impl Ops {
-    pub(crate) fn count(&mut self, outcome: Outcome) {
-        *match outcome {
-            Outcome::Pending => &mut self.pending,
-            Outcome::Declined(_) => &mut self.declined,
-            _ if is_failure(outcome) => &mut self.failed,
-            _ => &mut self.applied,
-        } += 1;
-    }
-}
-
-/// Returns true if an op was refused, and not because its purpose was fulfilled already.
-pub(crate) fn is_failure(outcome: Outcome) -> bool {
-    matches!(outcome, Outcome::Failed(class) | Outcome::Declined(class) if !class.is_done())
-}
-
-impl AddAssign for Ops {
-    fn add_assign(&mut self, other: Ops) {
-        self.applied += other.applied;
-        self.failed += other.failed;
-        self.declined += other.declined;
-        self.pending += other.pending;
-    }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{ErrorClass, OpKey, Status};
+use crate::{OpKey, Outcome, Status};
 
 /// The report of a completed pass, also of one that did only a part of its work.
 ///
@@ -108,33 +108,5 @@ impl fmt::Debug for ReportedOp<'_> {
             .field("outcome", &self.outcome)
             .field("key", &self.key())
             .finish()
-    }
-}
-
-/// The outcome of an op, as a driver sees it, whatever the source. It says less than the outcomes
-/// of a source, such as `trueup_apply::Outcome`. An op has one of these four, so the list is
-/// exhaustive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It was applied.
-    Applied,
-    /// It was refused, or its answer was lost. A report that has one has not converged.
-    Failed(ErrorClass),
-    /// It was refused, and is no part of the desired state: another host only offers it. It is
-    /// tried again as what failed.
-    Declined(ErrorClass),
-    /// It was not tried.
-    Pending,
-}
-
-impl Outcome {
-    /// Returns true if what the op was to bring about is there: it was applied, or the kernel had it
-    /// already.
-    pub fn is_done(self) -> bool {
-        match self {
-            Outcome::Applied => true,
-            Outcome::Failed(class) => class.is_done(),
-            Outcome::Declined(_) | Outcome::Pending => false,
-        }
     }
 }

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use trueup_diff::two_way;
 use trueup_reconcile::{
-    Claim, Condition, Ledger, LedgerError, Observation, OpKey, PassInput, Source, Status,
+    Claim, Condition, Ledger, LedgerError, Observation, OpKey, Outcome, PassInput, Source, Status,
 };
 
 pub use host::HostExporter;
 use report::class;
-pub use report::{Action, ExportOp, ExportOutcome, ExportReport};
+pub use report::{Action, ExportOp, ExportReport};
 
 use crate::{
     Change, Error, ErrorKind, Export, Exported, Hash, LeaseId, Resource, ResourceKey, Session,
@@ -138,18 +138,18 @@ impl Exporter {
         let mut before = std::mem::take(&mut self.statuses);
         for op in &report.ops {
             let condition = match &op.outcome {
-                ExportOutcome::Applied => continue,
-                ExportOutcome::Failed(error) => Condition::Failed {
+                Outcome::Applied => continue,
+                Outcome::Failed(error) | Outcome::Declined(error) => Condition::Failed {
                     class: class(error),
                     errno: None,
                     message: error.to_string(),
                 },
-                ExportOutcome::Pending => {
+                Outcome::Pending(()) => {
                     Condition::Pending { why: "it failed before, or the pass was ended".into() }
                 }
             };
             let known = before.remove(&op.key);
-            let is_pending = matches!(op.outcome, ExportOutcome::Pending);
+            let is_pending = matches!(op.outcome, Outcome::Pending(()));
             let status = Status::new("export", op.key.to_string(), condition);
             let status = match known {
                 // An op that is put off still has the status of its failure.
@@ -216,9 +216,9 @@ impl Source for Exporter {
         let left = self.plan(desired, &self.observed(ledger)?)?;
         for (key, action) in plan {
             let outcome = match exported.outcomes.remove(&key) {
-                Some(Ok(Change::Changed | Change::Unchanged)) => ExportOutcome::Applied,
-                Some(Err(error)) => ExportOutcome::Failed(error),
-                None => ExportOutcome::Pending,
+                Some(Ok(Change::Changed | Change::Unchanged)) => Outcome::Applied,
+                Some(Err(error)) => Outcome::Failed(error),
+                None => Outcome::Pending(()),
             };
             let op_key = self.op_key(&key);
             report.ops.push(ExportOp { key, action, outcome, op_key });

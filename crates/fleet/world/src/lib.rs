@@ -43,7 +43,7 @@ pub use deploys::{Deploy, DeployedFile, RemovedContent};
 pub use embedded::Embedded;
 pub use entry::{Entry, KeyChange, LeaseId, Revision, Snapshot};
 pub use error::{Error, ErrorKind};
-pub use exporter::{Action, ExportOp, ExportOutcome, ExportReport, Exporter, HostExporter};
+pub use exporter::{Action, ExportOp, ExportReport, Exporter, HostExporter};
 #[cfg(feature = "grants")]
 pub use grants::{
     Grants, GrantsCheck, GrantsError, GrantsFollower, GrantsKey, SeenGrants, grants_public_key,

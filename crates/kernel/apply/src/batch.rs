@@ -4,9 +4,10 @@ use trueup_net::{Action, Item as _, Object, ObjectKind as _, Op, Route};
 use trueup_netlink::codec::route;
 use trueup_netlink::wire::{Message, NLM_F_EXCL};
 use trueup_netlink::{Error, Outcome as Answer};
+use trueup_reconcile::ErrorClass;
 
 use crate::message::Step;
-use crate::outcome::{Failure, Outcome};
+use crate::outcome::{Outcome, failed, refused};
 use crate::run::{Run, stopped};
 
 impl Run<'_> {
@@ -35,7 +36,7 @@ impl Run<'_> {
             Ok(answers) => answers,
             Err(error) => {
                 self.batch.clear();
-                let failure = Outcome::Failed(Box::new(Failure::unknown(error.to_string())));
+                let failure = failed(ErrorClass::Unknown, error);
                 for (at, _) in self.sent.drain(..) {
                     self.outcomes[at] = Some(failure.clone());
                     self.touched[at] = true;
@@ -89,8 +90,8 @@ impl Run<'_> {
             Answer::Done => Outcome::Applied,
             Answer::Failed(error) => {
                 let (object, action) = step.target(op);
-                let failure = Failure::refused(&object, action, error);
-                if failure.class().is_done() {
+                let failure = refused(&object, action, &error);
+                if failure.class.is_done() {
                     if op.action == Action::Create {
                         self.found_existing.insert(at);
                     }
@@ -102,9 +103,7 @@ impl Run<'_> {
                     Outcome::Failed(Box::new(failure))
                 }
             }
-            Answer::Unknown => {
-                Outcome::Failed(Box::new(Failure::unknown("the kernel's answer was lost")))
-            }
+            Answer::Unknown => failed(ErrorClass::Unknown, "the kernel's answer was lost"),
         };
         if let (Outcome::Applied, Action::Create, Object::Link(link)) =
             (&outcome, op.action, &op.object)

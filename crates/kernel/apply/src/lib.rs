@@ -15,5 +15,5 @@ pub use trueup_reconcile::ErrorClass;
 #[doc(hidden)]
 pub use indexes::seed_random;
 pub use indexes::{draw_indexes, is_drawn_index};
-pub use outcome::{Failure, Outcome, Outcomes, Pending, StoredForms};
+pub use outcome::{Failure, Outcome, Outcomes, Pending, StoredForms, Wait, stored_otherwise};
 pub use run::{apply, apply_with_echo};

@@ -25,7 +25,7 @@ use trueup_net::{Action, Object};
 use trueup_netlink::{BATCH_MESSAGES, Outcome as Answer, codec};
 
 use crate::indexes::random;
-use crate::outcome::{Failure, Outcome};
+use crate::outcome::{Outcome, refused};
 use crate::run::{Run, stopped};
 
 /// The least number of links for a group: four take a third of the time that single deletes take.
@@ -87,9 +87,7 @@ impl Run<'_> {
             let is_done = match answer {
                 Answer::Done => group_deleted,
                 // The link does not exist any more.
-                Answer::Failed(error) => {
-                    Failure::refused(object, Action::Delete, error).class().is_done()
-                }
+                Answer::Failed(error) => refused(object, Action::Delete, &error).class.is_done(),
                 Answer::Unknown => false,
             };
             if is_done {

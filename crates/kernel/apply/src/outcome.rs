@@ -4,35 +4,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use trueup_net::{Action, Dev, Devices, Hold, IfName, Object, Route};
-use trueup_netlink::{KernelError, codec};
+use trueup_netlink::KernelError;
 use trueup_reconcile::ErrorClass;
 
 use crate::error_class::classify;
 
-/// The outcome of one op. Every op has one of these three, so the list is exhaustive. Of a message
-/// it is [`trueup_netlink::Outcome`], and drivers see [`trueup_reconcile::Outcome`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The kernel carried it out, or there was nothing left to do.
-    Applied,
-    /// The kernel refused it, or the kernel's answer was lost.
-    Failed(Box<Failure>),
-    /// It was not sent.
-    Pending(Pending),
-}
-
-impl Outcome {
-    /// Returns whether the op is done.
-    pub fn is_applied(&self) -> bool {
-        matches!(self, Outcome::Applied)
-    }
-}
+/// The outcome of one op. Of a message it is [`trueup_netlink::Outcome`].
+pub type Outcome = trueup_reconcile::Outcome<Box<Failure>, Pending>;
 
 /// The reason why an op was not sent.
+pub type Pending = trueup_reconcile::Pending<Wait>;
+
+/// The reason why an op failed, with both forms of an object that the kernel stores otherwise.
+pub type Failure = trueup_reconcile::Failure<Option<StoredForms>>;
+
+/// What an op waits for that was not sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Pending {
-    /// It needs the op at this position of the plan, which was not applied.
+pub enum Wait {
+    /// The op at this position of the plan, which was not applied.
     Needs(usize),
     /// The plan holds it.
     Held(Hold),
@@ -40,23 +30,14 @@ pub enum Pending {
     NoDevice(IfName),
 }
 
-impl fmt::Display for Pending {
+impl fmt::Display for Wait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Pending::Needs(_) => f.write_str("waits for an op that it needs"),
-            Pending::Held(hold) => hold.fmt(f),
-            Pending::NoDevice(name) => write!(f, "interface {name} is not there"),
+            Wait::Needs(_) => f.write_str("waits for an op that it needs"),
+            Wait::Held(hold) => hold.fmt(f),
+            Wait::NoDevice(name) => write!(f, "interface {name} is not there"),
         }
     }
-}
-
-/// The reason why an op failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    class: ErrorClass,
-    kernel: Option<KernelError>,
-    message: String,
-    forms: Option<Box<StoredForms>>,
 }
 
 /// The two forms of an object that the kernel stores otherwise, in the words of `ip`.
@@ -69,83 +50,35 @@ pub struct StoredForms {
     pub stored: Option<String>,
 }
 
-impl Failure {
-    /// Returns the class of the error.
-    pub fn class(&self) -> ErrorClass {
-        self.class
-    }
-
-    /// Returns the kernel's errno, if the kernel answered.
-    pub fn errno(&self) -> Option<i32> {
-        self.kernel.as_ref().map(KernelError::errno)
-    }
-
-    /// Returns the kernel's answer, with the attribute that it objected to.
-    pub fn kernel(&self) -> Option<&KernelError> {
-        self.kernel.as_ref()
-    }
-
-    /// Returns both forms of an object that the kernel stores otherwise.
-    pub fn forms(&self) -> Option<&StoredForms> {
-        self.forms.as_deref()
-    }
-
-    /// Makes the failure of an object that was written, and that the kernel stores as something
-    /// else, or not at all.
-    pub fn stored_otherwise(
-        desired: &Object,
-        stored: Option<&Object>,
-        devices: &Devices,
-    ) -> Failure {
-        let (desired, stored) = match stored {
-            Some(stored) => {
-                let (desired, stored) = desired.beside(stored, devices);
-                (desired, Some(stored))
-            }
-            None => (desired.spec(devices), None),
-        };
-        let forms = StoredForms { desired, stored };
-        let StoredForms { desired, stored } = &forms;
-        let kept = match stored {
-            Some(stored) => format!("keeps \"{stored}\""),
-            None => "keeps nothing".to_owned(),
-        };
-        Failure {
-            class: ErrorClass::StoredOtherwise,
-            kernel: None,
-            message: format!("stored otherwise: the kernel {kept} where \"{desired}\" is written"),
-            forms: Some(Box::new(forms)),
+/// Makes the failure of an object that was written, and that the kernel stores as something else, or
+/// not at all.
+pub fn stored_otherwise(desired: &Object, stored: Option<&Object>, devices: &Devices) -> Failure {
+    let (desired, stored) = match stored {
+        Some(stored) => {
+            let (desired, stored) = desired.beside(stored, devices);
+            (desired, Some(stored))
         }
-    }
-
-    pub(crate) fn refused(object: &Object, action: Action, error: KernelError) -> Failure {
-        let class = classify(action, object, &error);
-        Failure { class, message: error.to_string(), kernel: Some(error), forms: None }
-    }
-
-    /// Makes the failure of an op whose object another writer changed.
-    pub(crate) fn conflict(message: impl Into<String>) -> Failure {
-        Failure { class: ErrorClass::Conflict, message: message.into(), kernel: None, forms: None }
-    }
-
-    pub(crate) fn unknown(message: impl Into<String>) -> Failure {
-        Failure { class: ErrorClass::Unknown, kernel: None, message: message.into(), forms: None }
-    }
-
-    pub(crate) fn unencodable(error: codec::EncodeError) -> Failure {
-        Failure {
-            class: ErrorClass::Invalid,
-            kernel: None,
-            message: error.to_string(),
-            forms: None,
-        }
-    }
+        None => (desired.spec(devices), None),
+    };
+    let kept = match &stored {
+        Some(stored) => format!("keeps \"{stored}\""),
+        None => "keeps nothing".to_owned(),
+    };
+    Failure::new(
+        ErrorClass::StoredOtherwise,
+        format_args!("stored otherwise: the kernel {kept} where \"{desired}\" is written"),
+    )
+    .with_detail(Some(StoredForms { desired, stored }))
 }
 
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
+/// Makes the failure of an op that the kernel refused.
+pub(crate) fn refused(object: &Object, action: Action, error: &KernelError) -> Failure {
+    Failure::new(classify(action, object, error), error).with_errno(Some(error.errno()))
+}
+
+/// Makes the outcome of an op that failed without an answer of the kernel.
+pub(crate) fn failed(class: ErrorClass, why: impl fmt::Display) -> Outcome {
+    Outcome::Failed(Box::new(Failure::new(class, why)))
 }
 
 /// The outcomes of a plan's ops.
@@ -179,9 +112,9 @@ mod tests {
         let rule = |table| Object::from(Rule::new(Family::Inet, 5, RuleAction::Lookup(table)));
         let (desired, stored) = (rule(7), rule(9));
         let forms = |stored| {
-            let failure = Failure::stored_otherwise(&desired, stored, &Devices::default());
-            assert_eq!(failure.class(), ErrorClass::StoredOtherwise);
-            failure.forms().unwrap().clone()
+            let failure = stored_otherwise(&desired, stored, &Devices::default());
+            assert_eq!(failure.class, ErrorClass::StoredOtherwise);
+            failure.detail.unwrap()
         };
         let both = forms(Some(&stored));
         assert!(both.desired.contains("table 7"), "{both:?}");

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use trueup_net::{Dev, Hold, Op, Plan, Route};
 use trueup_netlink::codec::{DeviceIndexes, EncodeError};
 use trueup_netlink::{Batch, Push, Socket};
+use trueup_reconcile::ErrorClass;
 
 use crate::message::{self, Step};
-use crate::outcome::{Failure, Outcome, Outcomes, Pending};
+use crate::outcome::{Outcome, Outcomes, Pending, Wait, failed, stored_otherwise};
 
 /// Carries a plan out over a socket in the namespace that the plan was made for. New links get the
 /// `indexes` [drawn](crate::draw_indexes) for them; the kernel numbers those that are not in it,
@@ -82,9 +83,7 @@ fn carry_out(
         outcomes: run
             .outcomes
             .into_iter()
-            .map(|outcome| {
-                outcome.unwrap_or_else(|| Outcome::Failed(Box::new(Failure::unknown("no answer"))))
-            })
+            .map(|outcome| outcome.unwrap_or_else(|| failed(ErrorClass::Unknown, "no answer")))
             .collect(),
         created: run.created,
         found_existing: run.found_existing,
@@ -119,7 +118,7 @@ pub(crate) struct Run<'a> {
 
 /// Returns the outcome of an op that was not sent because the caller said no.
 pub(crate) fn stopped() -> Outcome {
-    Outcome::Pending(Pending::Held(Hold::Cut))
+    Outcome::Pending(Pending::Cut)
 }
 
 impl Run<'_> {
@@ -129,10 +128,12 @@ impl Run<'_> {
             self.outcomes[at] = Some(match hold {
                 Hold::StoredOtherwise(stored) => {
                     let devices = &self.plan.devices;
-                    let failure = Failure::stored_otherwise(&op.object, stored.as_deref(), devices);
+                    let failure = stored_otherwise(&op.object, stored.as_deref(), devices);
                     Outcome::Failed(Box::new(failure))
                 }
-                hold => Outcome::Pending(Pending::Held(hold.clone())),
+                Hold::Cut => stopped(),
+                Hold::Backoff(left) => Outcome::Pending(Pending::Backoff(*left)),
+                hold => Outcome::Pending(Wait::Held(hold.clone()).into()),
             });
             return;
         }
@@ -147,7 +148,7 @@ impl Run<'_> {
         if let Some(need) = self.plan.needs(at).find(|need| {
             !self.outcomes.get(*need).and_then(Option::as_ref).is_some_and(Outcome::is_applied)
         }) {
-            self.outcomes[at] = Some(Outcome::Pending(Pending::Needs(need)));
+            self.outcomes[at] = Some(Outcome::Pending(Wait::Needs(need).into()));
             return;
         }
         if self.plan.appends_then_deletes(op) {
@@ -198,17 +199,17 @@ impl Run<'_> {
         if self.old_missing.remove(&at) {
             self.send_now(at, Step::RollBack);
             let why = "the route to replace does not exist any more";
-            self.outcomes[at] = Some(Outcome::Failed(Box::new(Failure::conflict(why))));
+            self.outcomes[at] = Some(failed(ErrorClass::Conflict, why));
         }
     }
 
     fn not_encoded(&self, error: EncodeError) -> Outcome {
         match error {
             EncodeError::Unresolved(dev) => match self.plan.devices.name(dev) {
-                Some(name) => Outcome::Pending(Pending::NoDevice(*name)),
-                None => Outcome::Failed(Box::new(Failure::unencodable(error))),
+                Some(name) => Outcome::Pending(Wait::NoDevice(*name).into()),
+                None => failed(ErrorClass::Invalid, error),
             },
-            _ => Outcome::Failed(Box::new(Failure::unencodable(error))),
+            _ => failed(ErrorClass::Invalid, error),
         }
     }
 

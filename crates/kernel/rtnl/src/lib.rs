@@ -25,7 +25,7 @@ pub use report::{Finding, OpOutcome, OwnershipRule, Report};
 pub use source::Rtnl;
 pub use why::{Entry, Explained, Explanation, Nothing, Origin, Present, Query, Step, Whose};
 
-pub use trueup_apply::{Failure, Outcome, Pending};
+pub use trueup_apply::{Failure, Outcome, Pending, Wait};
 pub use trueup_net::{DEFAULT_PROTOCOL, MaxDeletes, OnConflict, Ownership};
 pub use trueup_netlink::Namespace;
 pub use trueup_observe::{Incomplete, ReadScope, Snapshot};

@@ -1,17 +1,16 @@
 //! The report of a pass.
 
-use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use trueup_apply::{Failure, Outcome, Pending};
+use trueup_apply::{Failure, Outcome, Pending, Wait};
 use trueup_net::{Action, Conflict, Devices, Hold, Notice, Object, Op, Plan, Reason};
 use trueup_observe::Incomplete;
-use trueup_reconcile::{self as reconcile, EventCoverage, OpKey, ReportedOp, Status};
+use trueup_reconcile::{EventCoverage, OpKey, ReportedOp, Status};
 
 use crate::history::StatusChanges;
-use crate::key::{ObjectId, object_id};
+use crate::key::object_id;
 use crate::round::Round;
 
 /// The report of a pass. Every op of the pass has exactly one outcome in it; an op that was refused
@@ -20,8 +19,6 @@ use crate::round::Round;
 pub struct Report {
     pub(crate) converged: bool,
     pub(crate) rounds: Vec<Round>,
-    /// The routes that are only offered, and that this host cannot have.
-    pub(crate) declined: HashSet<ObjectId>,
     pub(crate) conflicts: Vec<Conflict>,
     pub(crate) devices: Devices,
     pub(crate) notices: Vec<Notice>,
@@ -54,7 +51,7 @@ impl<'a> OpOutcome<'a> {
     /// The op that this one waits for, where it does.
     pub fn waits_for(&self) -> Option<&'a Op> {
         match self.outcome {
-            Outcome::Pending(Pending::Needs(at)) => self.plan.ops.get(*at),
+            Outcome::Pending(Pending::Own(Wait::Needs(at))) => self.plan.ops.get(*at),
             _ => None,
         }
     }
@@ -75,7 +72,10 @@ impl Report {
     /// all the same there is none, and what is only offered is [declined](Self::declined): where
     /// there is one, the pass has not converged.
     pub fn failed(&self) -> impl Iterator<Item = (OpOutcome<'_>, &Failure)> {
-        self.refused().filter(|(done, _)| !self.is_declined(done))
+        self.ops().filter_map(|done| match done.outcome {
+            Outcome::Failed(failure) => Some((done, &**failure)),
+            _ => None,
+        })
     }
 
     /// The ops on routes that other hosts only offer ([`Routes::offer`]), and that the kernel
@@ -83,27 +83,15 @@ impl Report {
     ///
     /// [`Routes::offer`]: trueup_net::Routes::offer
     pub fn declined(&self) -> impl Iterator<Item = (OpOutcome<'_>, &Failure)> {
-        self.refused().filter(|(done, _)| self.is_declined(done))
-    }
-
-    fn refused(&self) -> impl Iterator<Item = (OpOutcome<'_>, &Failure)> {
         self.ops().filter_map(|done| match done.outcome {
-            Outcome::Failed(failure) => Some((done, &**failure)),
+            Outcome::Declined(failure) => Some((done, &**failure)),
             _ => None,
         })
-    }
-
-    fn is_declined(&self, done: &OpOutcome<'_>) -> bool {
-        let id = || object_id(&done.op.object, done.devices);
-        !self.declined.is_empty() && self.declined.contains(&id())
     }
 
     /// The ops that were not tried, and why.
     pub fn pending(&self) -> impl Iterator<Item = (OpOutcome<'_>, &Pending)> {
-        self.ops().filter_map(|done| match done.outcome {
-            Outcome::Pending(pending) => Some((done, pending)),
-            _ => None,
-        })
+        self.ops().filter_map(|done| Some((done, done.outcome.pending()?)))
     }
 
     /// Foreign objects on desired keys, as of the last observation.
@@ -185,18 +173,9 @@ impl trueup_reconcile::Report for Report {
 
     fn outcomes(&self, tell: &mut dyn FnMut(ReportedOp<'_>)) {
         for done in self.ops() {
-            tell(ReportedOp::new(
-                done.op.object.kind().name(),
-                match done.outcome {
-                    Outcome::Applied => reconcile::Outcome::Applied,
-                    Outcome::Failed(failure) if self.is_declined(&done) => {
-                        reconcile::Outcome::Declined(failure.class())
-                    }
-                    Outcome::Failed(failure) => reconcile::Outcome::Failed(failure.class()),
-                    Outcome::Pending(_) => reconcile::Outcome::Pending,
-                },
-                &|| OpKey(object_id(&done.op.object, done.devices)),
-            ));
+            let outcome = done.outcome.classified(|failure| failure.class);
+            let key = || OpKey(object_id(&done.op.object, done.devices));
+            tell(ReportedOp::new(done.op.object.kind().name(), outcome, &key));
         }
     }
 
@@ -207,7 +186,7 @@ impl trueup_reconcile::Report for Report {
     }
 
     fn is_truncated(&self) -> bool {
-        self.pending().any(|(_, why)| matches!(why, Pending::Held(Hold::Cut)))
+        self.pending().any(|(_, why)| *why == Pending::Cut)
     }
 
     /// Returns true if all was read after the last change. If not, an op that is not in the report
@@ -222,7 +201,7 @@ impl trueup_reconcile::Report for Report {
             _ => None,
         });
         let pending = self.pending().filter_map(|(_, why)| match why {
-            Pending::Held(Hold::Duplicate { left }) if !left.is_zero() => Some(*left),
+            Pending::Own(Wait::Held(Hold::Duplicate { left })) if !left.is_zero() => Some(*left),
             _ => None,
         });
         left.chain(pending).chain(self.requeue_after).min()

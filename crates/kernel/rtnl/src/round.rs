@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use trueup_apply::{ErrorClass, Outcome, Outcomes, Pending};
+use trueup_apply::{ErrorClass, Outcome, Outcomes, Pending, Wait};
 use trueup_net::{Action, Devices, Hold, Kind, Object, Op, Plan, Reason};
 
 use crate::history::Undone;
@@ -73,6 +73,19 @@ impl Round {
         });
     }
 
+    /// Has the ops that were refused on objects which other hosts only offer be no failures.
+    pub(crate) fn decline(&mut self, left: &HashMap<ObjectId, Undone>) {
+        let Round { plan, outcomes } = self;
+        for (op, outcome) in plan.ops.iter().zip(&mut outcomes.outcomes) {
+            let left = || left.get(&object_id(&op.object, &plan.devices));
+            if let Outcome::Failed(failure) = outcome
+                && left().is_some_and(|left| left.is_declined)
+            {
+                *outcome = Outcome::Declined(failure.clone());
+            }
+        }
+    }
+
     /// Keeps some of the ops. One that waits for an op that is not kept can be made by now, and is
     /// for the next pass.
     pub(crate) fn retain(&mut self, keep: impl Fn(&Op, &Devices, &Outcome) -> bool) {
@@ -92,8 +105,8 @@ impl Round {
         let places: Vec<Option<usize>> =
             kept.iter().map(|kept| kept.then(|| next.next()).flatten()).collect();
         for outcome in outcomes.iter_mut() {
-            if let Outcome::Pending(Pending::Needs(needed)) = outcome {
-                let waits = places[*needed].map_or(Pending::Held(Hold::Cut), Pending::Needs);
+            if let Outcome::Pending(Pending::Own(Wait::Needs(needed))) = outcome {
+                let waits = places[*needed].map_or(Pending::Cut, |at| Wait::Needs(at).into());
                 *outcome = Outcome::Pending(waits);
             }
         }
@@ -199,25 +212,27 @@ impl Rounds {
 /// Returns true if the kernel's answer was lost.
 fn is_unanswered(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Failed(failure)
-        if failure.class() == ErrorClass::Unknown && failure.kernel().is_none())
+        if failure.class == ErrorClass::Unknown && failure.errno.is_none())
 }
 
 fn is_refusal(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Failed(failure) if failure.class() == ErrorClass::Conflict)
+    matches!(outcome, Outcome::Failed(failure) if failure.class == ErrorClass::Conflict)
 }
 
 /// Returns true if an op failed, or waits, for want of another object.
 fn lacks(outcome: &Outcome) -> bool {
     match outcome {
-        Outcome::Failed(failure) => failure.class() == ErrorClass::Dependency,
-        Outcome::Pending(pending) => matches!(pending, Pending::Needs(_)),
+        Outcome::Failed(failure) | Outcome::Declined(failure) => {
+            failure.class == ErrorClass::Dependency
+        }
+        Outcome::Pending(pending) => matches!(pending, Pending::Own(Wait::Needs(_))),
         Outcome::Applied => false,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use trueup_apply::Failure;
+    use trueup_apply::stored_otherwise;
     use trueup_net::{Desired, Family, Kinds, Observed, Owned, Rule, RuleAction};
     use trueup_reconcile::Condition;
 
@@ -235,10 +250,10 @@ mod tests {
         let plan = plan((1..7).map(rule).collect());
         let desired = &plan.ops[0].object;
         let refused = || {
-            let failure = Failure::stored_otherwise(desired, None, &Devices::default());
+            let failure = stored_otherwise(desired, None, &Devices::default());
             Outcome::Failed(Box::new(failure))
         };
-        let needs = |at| Outcome::Pending(Pending::Needs(at));
+        let needs = |at| Outcome::Pending(Wait::Needs(at).into());
         let all = [refused(), needs(0), Outcome::Applied, refused(), needs(3), needs(0)];
         let left = [1, 3, 4].map(|at: usize| {
             let object = &plan.ops[at].object;
@@ -257,7 +272,7 @@ mod tests {
         round.settle(&left.into());
         let kept = [1, 2, 3, 4].map(|at: usize| before[at].clone());
         assert_eq!(priorities(&round), kept);
-        let due = Outcome::Pending(Pending::Held(Hold::Cut));
+        let due = Outcome::Pending(Pending::Cut);
         let expected = [due, Outcome::Applied, all[3].clone(), needs(2)];
         assert_eq!(round.outcomes.outcomes, expected);
     }

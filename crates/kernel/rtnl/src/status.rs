@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use trueup_apply::{Outcome, Pending};
+use trueup_apply::{Outcome, Pending, Wait};
 use trueup_net::{
     Action, Dev, Devices, Hold, Item as _, Object, ObjectKind as _, Plan, RouteKey, with_object,
 };
@@ -30,7 +30,7 @@ pub(crate) fn undone(
     let mut tried: HashMap<ObjectId, OpOutcome<'_>> = HashMap::new();
     for done in ops.filter(|done| !done.outcome.is_applied()) {
         let id = object_id(&done.op.object, done.devices);
-        let has_failed = |done: &OpOutcome<'_>| matches!(done.outcome, Outcome::Failed(_));
+        let has_failed = |done: &OpOutcome<'_>| done.outcome.failure().is_some();
         // Of several ops on an object, one that failed says more than those that wait for it.
         if has_failed(&done) || !tried.get(&id).is_some_and(has_failed) {
             tried.insert(id, done);
@@ -43,9 +43,8 @@ pub(crate) fn undone(
     for op in &plan.ops {
         let done = tried.get(&object_id(&op.object, &plan.devices));
         let condition = done.and_then(OpOutcome::condition);
-        let is_put_off = done.is_some_and(|done| {
-            matches!(done.outcome, Outcome::Pending(Pending::Held(Hold::Backoff(_))))
-        });
+        let is_put_off =
+            done.is_some_and(|done| matches!(done.outcome, Outcome::Pending(Pending::Backoff(_))));
         let condition = condition.unwrap_or_else(|| Condition::Pending {
             why: "it has come up since the pass began".to_owned(),
         });
@@ -109,32 +108,28 @@ impl OpOutcome<'_> {
     pub fn condition(&self) -> Option<Condition> {
         let why = match self.outcome {
             Outcome::Applied => return None,
-            Outcome::Failed(failure) => {
-                return Some(match failure.forms() {
+            Outcome::Failed(failure) | Outcome::Declined(failure) => {
+                return Some(match &failure.detail {
                     Some(forms) => Condition::StoredOtherwise { stored: forms.stored.clone() },
-                    None => Condition::Failed {
-                        class: failure.class(),
-                        errno: failure.errno(),
-                        message: failure.to_string(),
-                    },
+                    None => failure.condition(),
                 });
             }
             Outcome::Pending(pending) => pending,
         };
         let why = match why {
-            Pending::Held(Hold::Contention { times, by, .. }) => {
+            Pending::Own(Wait::Held(Hold::Contention { times, by, .. })) => {
                 let by = by.map_or(String::new(), |by| format!(", by protocol {by}"));
                 let why = format!("lost to another writer {times} times{by}");
                 return Some(Condition::Contended { why });
             }
-            Pending::Held(Hold::StoredOtherwise(stored)) => {
+            Pending::Own(Wait::Held(Hold::StoredOtherwise(stored))) => {
                 let stored = stored.as_ref().map(|stored| stored.spec(self.devices));
                 return Some(Condition::StoredOtherwise { stored });
             }
-            Pending::Held(Hold::Grace(_)) => {
+            Pending::Own(Wait::Held(Hold::Grace(_))) => {
                 "its grace: it bears our marker and was not seen declared".to_owned()
             }
-            Pending::Held(Hold::Duplicate { .. }) => {
+            Pending::Own(Wait::Held(Hold::Duplicate { .. })) => {
                 return Some(Condition::Failed {
                     class: ErrorClass::Conflict,
                     errno: None,
@@ -144,16 +139,17 @@ impl OpOutcome<'_> {
                 });
             }
             // Without numbers, which change with each pass.
-            Pending::Held(Hold::TooManyDeletes { .. }) => {
+            Pending::Own(Wait::Held(Hold::TooManyDeletes { .. })) => {
                 "more of its kind are to be deleted than `max_deletes` allows".to_owned()
             }
-            Pending::Held(Hold::Backoff(_)) => "failed before".to_owned(),
-            Pending::Held(Hold::Collateral(object)) => format!(
+            Pending::Backoff(_) => "failed before".to_owned(),
+            Pending::Own(Wait::Held(Hold::Collateral(object))) => format!(
                 "would take along what is not to go: {} {}",
                 with_object!(&**object, _it: K => K::NAME),
                 object.spec(self.devices)
             ),
-            Pending::Held(Hold::Forwarding(entry)) => match self.devices.name(entry.dev) {
+            Pending::Own(Wait::Held(Hold::Forwarding(entry))) => match self.devices.name(entry.dev)
+            {
                 Some(name) => format!("{why} dev {name}"),
                 None => why.to_string(),
             },

@@ -24,9 +24,9 @@ pub use files::{Files, ProcSys};
 pub use key::Key;
 pub use namespace::Observed;
 pub use options::Options;
-pub use report::{Action, Failure, Finding, Outcome, Pending, Reason, Report, SysctlOp};
+pub use report::{Action, Finding, Outcome, Reason, Report, SysctlOp};
 pub use source::Sysctl;
 pub use value::Value;
 
 pub use trueup_netlink::Namespace;
-pub use trueup_reconcile::{ErrorClass, Ledger, MemoryLedger};
+pub use trueup_reconcile::{ErrorClass, Failure, Ledger, MemoryLedger, Pending};

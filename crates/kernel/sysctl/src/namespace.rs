@@ -6,10 +6,11 @@ use std::os::fd::OwnedFd;
 use std::thread;
 
 use trueup_netlink::{Namespace, Socket};
+use trueup_reconcile::{ErrorClass, Failure};
 
 use crate::class::classify;
 use crate::value::normalize_space;
-use crate::{Error, Failure, Files, Key};
+use crate::{Error, Files, Key};
 
 /// The observed values by key, or why a value cannot be read.
 pub type Observed = BTreeMap<Key, Result<String, Failure>>;
@@ -125,15 +126,11 @@ pub(crate) fn read_key(files: &dyn Files, key: &Key) -> ReadValue {
                 _ if error.kind() == std::io::ErrorKind::InvalidInput => error.to_string(),
                 _ => format!("cannot be read: {error}"),
             };
-            return Err(Failure { class: classify(&error), errno: error.raw_os_error(), message });
+            return Err(Failure::new(classify(&error), message).with_errno(error.raw_os_error()));
         }
     };
     match std::str::from_utf8(&bytes) {
         Ok(text) => Ok(Some(normalize_space(text))),
-        Err(_) => Err(Failure {
-            class: trueup_reconcile::ErrorClass::Unsupported,
-            errno: None,
-            message: "has a value that is no text".to_owned(),
-        }),
+        Err(_) => Err(Failure::new(ErrorClass::Unsupported, "has a value that is no text")),
     }
 }

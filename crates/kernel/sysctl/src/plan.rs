@@ -135,7 +135,7 @@ impl Pass<'_> {
         let exists_now = self.absent.contains(&step.key);
         let backoff = self.limits.backoff(step.key.op_key());
         if let Some(left) = backoff.filter(|_| before.is_none() && !exists_now) {
-            return Some(Some(Outcome::Pending(Pending::Held(left))));
+            return Some(Some(Outcome::Pending(Pending::Backoff(left))));
         }
         let is_limit_reached = state.tried.saturating_add(ahead as u64) >= self.limits.ops();
         (is_limit_reached || !self.limits.should_continue())

@@ -2,9 +2,8 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use trueup_reconcile::{self as reconcile, Condition, ErrorClass, OpKey, ReportedOp, Status};
+use trueup_reconcile::{self as reconcile, Condition, Failure, OpKey, Pending, ReportedOp, Status};
 
 use crate::Key;
 
@@ -63,39 +62,7 @@ pub enum Reason {
 }
 
 /// The outcome of an op.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The value was read back as desired.
-    Applied,
-    /// It was refused, the kernel stores another value, or the value could not be read back.
-    Failed(Failure),
-    /// It was not tried.
-    Pending(Pending),
-}
-
-/// Why an op failed, or why a key cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Failure {
-    /// The class of the error.
-    pub class: ErrorClass,
-    /// The kernel's errno, if it gave one.
-    pub errno: Option<i32>,
-    /// The message.
-    pub message: String,
-}
-
-/// Why an op was not tried.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Pending {
-    /// It failed before, and is not tried again for this long.
-    Held(Duration),
-    /// The driver's limits ended the pass before it.
-    Cut,
-    /// Its intent could not be recorded in the ledger.
-    Unrecorded,
-}
+pub type Outcome = reconcile::Outcome<Failure, Pending>;
 
 /// A finding about a key that has no op.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,24 +94,17 @@ impl Report {
 
     /// Returns the ops that were applied.
     pub fn applied(&self) -> impl Iterator<Item = &SysctlOp> {
-        let applied = |done: &&SysctlOp| done.outcome == Outcome::Applied;
-        self.ops.iter().filter(applied)
+        self.ops.iter().filter(|done| done.outcome.is_applied())
     }
 
     /// Returns the ops that failed, and why.
     pub fn failed(&self) -> impl Iterator<Item = (&SysctlOp, &Failure)> {
-        self.ops.iter().filter_map(|done| match &done.outcome {
-            Outcome::Failed(failure) => Some((done, failure)),
-            _ => None,
-        })
+        self.ops.iter().filter_map(|done| Some((done, done.outcome.failure()?)))
     }
 
     /// Returns the ops that were not tried, and why.
     pub fn pending(&self) -> impl Iterator<Item = (&SysctlOp, &Pending)> {
-        self.ops.iter().filter_map(|done| match &done.outcome {
-            Outcome::Pending(pending) => Some((done, pending)),
-            _ => None,
-        })
+        self.ops.iter().filter_map(|done| Some((done, done.outcome.pending()?)))
     }
 
     /// Returns the findings, in the order of the keys.
@@ -166,15 +126,8 @@ impl reconcile::Report for Report {
 
     fn outcomes(&self, visit: &mut dyn FnMut(ReportedOp<'_>)) {
         for done in &self.ops {
-            visit(ReportedOp::new(
-                "sysctl",
-                match &done.outcome {
-                    Outcome::Applied => reconcile::Outcome::Applied,
-                    Outcome::Failed(failure) => reconcile::Outcome::Failed(failure.class),
-                    Outcome::Pending(_) => reconcile::Outcome::Pending,
-                },
-                &|| done.key.op_key(),
-            ));
+            let outcome = done.outcome.classified(|failure| failure.class);
+            visit(ReportedOp::new("sysctl", outcome, &|| done.key.op_key()));
         }
     }
 
@@ -200,12 +153,8 @@ impl SysctlOp {
     pub(crate) fn status(&self) -> Option<Status> {
         let condition = match &self.outcome {
             Outcome::Applied => return None,
-            Outcome::Failed(failure) => Condition::Failed {
-                class: failure.class,
-                errno: failure.errno,
-                message: failure.message.clone(),
-            },
-            Outcome::Pending(Pending::Held(_)) => {
+            Outcome::Failed(failure) | Outcome::Declined(failure) => failure.condition(),
+            Outcome::Pending(Pending::Backoff(_)) => {
                 Condition::Pending { why: "failed before".to_owned() }
             }
             Outcome::Pending(pending) => Condition::Pending { why: pending.to_string() },
@@ -215,7 +164,7 @@ impl SysctlOp {
 
     /// Returns true if it failed before, and was not tried again.
     pub(crate) fn is_put_off(&self) -> bool {
-        matches!(self.outcome, Outcome::Pending(Pending::Held(_)))
+        matches!(self.outcome, Outcome::Pending(Pending::Backoff(_)))
     }
 }
 
@@ -247,35 +196,6 @@ impl fmt::Display for Reason {
             Reason::Drift => "changed since",
             Reason::Released => "no longer declared",
         })
-    }
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Outcome::Applied => f.write_str("applied"),
-            Outcome::Failed(failure) => write!(f, "failed, {failure}"),
-            Outcome::Pending(pending) => write!(f, "pending, {pending}"),
-        }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.message, self.class)
-    }
-}
-
-impl fmt::Display for Pending {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Pending::Held(left) => {
-                let seconds = left.as_millis().div_ceil(1000);
-                write!(f, "it failed before and is not tried again for {seconds} s")
-            }
-            Pending::Cut => f.write_str("the pass ended before its turn"),
-            Pending::Unrecorded => f.write_str("the ledger could not record it"),
-        }
     }
 }
 

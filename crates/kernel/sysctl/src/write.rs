@@ -2,13 +2,13 @@
 
 use std::io;
 
-use trueup_reconcile::ErrorClass;
+use trueup_reconcile::{ErrorClass, Failure};
 
 use crate::class::classify;
 use crate::namespace::{ReadValue, read_key};
 use crate::record::Record;
 use crate::value::is_same_value;
-use crate::{Action, Failure, Files, Key, Outcome, Reason};
+use crate::{Action, Files, Key, Outcome, Reason};
 
 /// A write that is due.
 pub(crate) struct Step {
@@ -35,11 +35,8 @@ pub(crate) fn write(files: &dyn Files, step: &Step) -> Written {
         Ok(accepted) if accepted == line.len() => None,
         Ok(accepted) => {
             let length = line.len();
-            Some(Failure {
-                class: ErrorClass::Invalid,
-                errno: None,
-                message: format!("the kernel accepted {accepted} of {length} bytes of the value"),
-            })
+            let message = format!("the kernel accepted {accepted} of {length} bytes of the value");
+            Some(Failure::new(ErrorClass::Invalid, message))
         }
         Err(error) => Some(write_failure(&error)),
     };
@@ -58,11 +55,8 @@ fn write_failure(error: &io::Error) -> Failure {
         }
         _ => "",
     };
-    Failure {
-        class: classify(error),
-        errno: error.raw_os_error(),
-        message: format!("cannot be written: {error}{hint}"),
-    }
+    Failure::new(classify(error), format!("cannot be written: {error}{hint}"))
+        .with_errno(error.raw_os_error())
 }
 
 /// Returns the outcome of a write by the value read back, and the record for the ledger. It returns
@@ -82,9 +76,9 @@ pub(crate) fn evaluate(
                 Action::Set => (Outcome::Failed(error.unwrap_or(failure)), Some(None)),
             };
         }
-        Err(failure) => {
-            let unknown = Failure { class: ErrorClass::Unknown, ..failure };
-            return (Outcome::Failed(error.unwrap_or(unknown)), None);
+        Err(mut failure) => {
+            failure.class = ErrorClass::Unknown;
+            return (Outcome::Failed(error.unwrap_or(failure)), None);
         }
     };
     let is_now = |text: Option<&str>| match (text, now.as_deref()) {
@@ -110,11 +104,7 @@ pub(crate) fn evaluate(
 /// Returns the outcome of a value that the kernel stores differently. Another write would be stored
 /// the same way.
 pub(crate) fn stored_differently(wanted: &str, now: &str) -> Outcome {
-    Outcome::Failed(Failure {
-        class: ErrorClass::Invalid,
-        errno: None,
-        message: format!(
-            "the kernel keeps \"{now}\" where \"{wanted}\" is written: declare what it keeps"
-        ),
-    })
+    let message =
+        format!("the kernel keeps \"{now}\" where \"{wanted}\" is written: declare what it keeps");
+    Outcome::Failed(Failure::new(ErrorClass::Invalid, message))
 }

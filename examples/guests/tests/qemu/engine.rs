@@ -8,7 +8,7 @@ use qapi::qmp;
 use rustix::process::Signal;
 use serde_json::json;
 use trueup_control::{
-    Backend as _, Config, Desired, Engine, Fixed, Objects, Outcome, Pending, Policy, Report,
+    Backend as _, Config, Desired, Engine, Fixed, Objects, Outcome, Pending, Policy, Report, Wait,
 };
 use trueup_guests::backend::Guests;
 use trueup_guests::backup::Backup;
@@ -95,7 +95,7 @@ fn a_guest_that_hangs_holds_up_no_other() {
     provider.set(Desired::Known(objects(&backup)));
     let is_running = |report: &Report| {
         let outcome = report.ops().first().map(|op| &op.outcome);
-        matches!(outcome, Some(Outcome::Pending(Pending::Running { .. })))
+        matches!(outcome, Some(Outcome::Pending(Pending::Own(Wait::Running { .. }))))
     };
     until("the backup runs", &mut it, &mut ledger, is_running);
     test.stop("web");

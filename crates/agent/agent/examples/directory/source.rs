@@ -75,7 +75,7 @@ impl Report for Pass {
     }
 
     fn is_truncated(&self) -> bool {
-        self.0.iter().any(|op| op.outcome == Outcome::Pending)
+        self.0.iter().any(|op| op.outcome == Outcome::Pending(()))
     }
 }
 
@@ -109,7 +109,7 @@ impl Source for Directory {
             };
             if ops.len() as u64 >= limits.ops() || !limits.should_continue() {
                 let why = "the pass ended before its turn".to_owned();
-                ops.push(op(path, action, reason, Outcome::Pending, why));
+                ops.push(op(path, action, reason, Outcome::Pending(()), why));
                 continue;
             }
             let key = path.as_bytes().to_vec();

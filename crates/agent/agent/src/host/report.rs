@@ -60,7 +60,9 @@ impl Report {
             }
         }
         let mut has_tried = false;
-        reconcile::Report::outcomes(&all, &mut |op| has_tried |= op.outcome != Outcome::Pending);
+        reconcile::Report::outcomes(&all, &mut |op| {
+            has_tried |= op.outcome != Outcome::Pending(())
+        });
         match all.aborted.take_if(|_| !has_tried) {
             Some(error) => Err(error),
             None => Ok(all),

@@ -3,18 +3,14 @@
 use trueup_apply::Outcome as NetworkOutcome;
 use trueup_net::{Action, Hold};
 use trueup_reconcile::Outcome;
-use trueup_rtnl::{Finding, OpOutcome, OwnershipRule, Pending};
+use trueup_rtnl::{Finding, OpOutcome, OwnershipRule, Pending, Wait};
 
 use super::setting::{self, Setting};
 use super::{ConflictRecord, FailureRecord, FormsRecord, OpText, OwnershipRecord, PassReport};
 use crate::host::Report;
 
 /// An op on an object of the network.
-struct NetworkOp<'a> {
-    done: OpOutcome<'a>,
-    /// Another host only offers what it is on.
-    is_declined: bool,
-}
+struct NetworkOp<'a>(OpOutcome<'a>);
 
 fn name(action: Action) -> &'static str {
     match action {
@@ -26,56 +22,49 @@ fn name(action: Action) -> &'static str {
 
 impl OpText for NetworkOp<'_> {
     fn action(&self) -> &'static str {
-        name(self.done.op.action)
+        name(self.0.op.action)
     }
 
     fn kind(&self) -> &'static str {
-        self.done.op.object.kind().name()
+        self.0.op.object.kind().name()
     }
 
     fn outcome(&self) -> Outcome {
-        match self.done.outcome {
-            NetworkOutcome::Applied => Outcome::Applied,
-            NetworkOutcome::Failed(why) if self.is_declined => Outcome::Declined(why.class()),
-            NetworkOutcome::Failed(why) => Outcome::Failed(why.class()),
-            NetworkOutcome::Pending(_) => Outcome::Pending,
-        }
+        self.0.outcome.classified(|why| why.class)
     }
 
     fn command(&self) -> String {
-        self.done.op.command(self.done.devices)
+        self.0.op.command(self.0.devices)
     }
 
     fn reason(&self) -> String {
-        self.done.op.reason_text(self.done.devices)
+        self.0.op.reason_text(self.0.devices)
     }
 
     fn why(&self) -> String {
-        match self.done.outcome {
+        match self.0.outcome {
             NetworkOutcome::Applied => String::new(),
-            NetworkOutcome::Failed(why) => why.to_string(),
-            NetworkOutcome::Pending(why) => pending_cause(&self.done, why),
+            NetworkOutcome::Failed(why) | NetworkOutcome::Declined(why) => why.to_string(),
+            NetworkOutcome::Pending(why) => pending_cause(&self.0, why),
         }
     }
 
     fn text(&self) -> String {
-        self.done.op.text(self.done.devices).to_string()
+        self.0.op.text(self.0.devices).to_string()
     }
 
     fn batch(&self) -> String {
-        self.done.op.batch(self.done.devices).to_string()
+        self.0.op.batch(self.0.devices).to_string()
     }
 
     fn failure(&self) -> Option<FailureRecord> {
-        let NetworkOutcome::Failed(why) = self.done.outcome else {
-            return None;
-        };
-        let forms = why.forms().map(|forms| FormsRecord {
+        let why = self.0.outcome.failure()?;
+        let forms = why.detail.as_ref().map(|forms| FormsRecord {
             desired: forms.desired.clone(),
             stored: forms.stored.clone(),
         });
         let message = why.to_string();
-        Some(FailureRecord { errno: why.errno(), message, class: why.class(), forms })
+        Some(FailureRecord { errno: why.errno, message, class: why.class, forms })
     }
 }
 
@@ -85,15 +74,17 @@ fn pending_cause(pending: &OpOutcome<'_>, why: &Pending) -> String {
         return format!("waits for: {}", awaited.command(pending.devices));
     }
     match why {
-        Pending::Held(Hold::Collateral(foreign)) => format!(
+        Pending::Own(Wait::Held(Hold::Collateral(foreign))) => format!(
             "would take along what is not to go: {} {}",
             foreign.kind(),
             foreign.spec(pending.devices)
         ),
-        Pending::Held(Hold::Forwarding(entry)) => match pending.devices.name(entry.dev) {
-            Some(name) => format!("{why} dev {name}"),
-            None => why.to_string(),
-        },
+        Pending::Own(Wait::Held(Hold::Forwarding(entry))) => {
+            match pending.devices.name(entry.dev) {
+                Some(name) => format!("{why} dev {name}"),
+                None => why.to_string(),
+            }
+        }
         _ => why.to_string(),
     }
 }
@@ -119,14 +110,13 @@ fn ownership(finding: &Finding<'_>) -> OwnershipRecord {
 
 impl PassReport for Report {
     fn ops(&self, visit: &mut dyn FnMut(&dyn OpText)) {
-        let op = |done| NetworkOp { done, is_declined: false };
         self.set().for_each(|set| visit(&Setting(set)));
-        self.applied().for_each(|done| visit(&op(done)));
+        self.applied().for_each(|done| visit(&NetworkOp(done)));
         self.settings_failed().for_each(|(op, _)| visit(&Setting(op)));
         self.settings_pending().for_each(|(op, _)| visit(&Setting(op)));
-        self.failed().for_each(|(done, _)| visit(&op(done)));
-        self.declined().for_each(|(done, _)| visit(&NetworkOp { done, is_declined: true }));
-        self.pending().for_each(|(done, _)| visit(&op(done)));
+        self.failed().for_each(|(done, _)| visit(&NetworkOp(done)));
+        self.declined().for_each(|(done, _)| visit(&NetworkOp(done)));
+        self.pending().for_each(|(done, _)| visit(&NetworkOp(done)));
     }
 
     fn ownership(&self, visit: &mut dyn FnMut(OwnershipRecord)) {

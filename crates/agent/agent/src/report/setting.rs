@@ -21,11 +21,7 @@ impl OpText for Setting<'_> {
     }
 
     fn outcome(&self) -> OpOutcome {
-        match &self.0.outcome {
-            Outcome::Applied => OpOutcome::Applied,
-            Outcome::Failed(why) => OpOutcome::Failed(why.class),
-            Outcome::Pending(_) => OpOutcome::Pending,
-        }
+        self.0.outcome.classified(|why| why.class)
     }
 
     fn command(&self) -> String {
@@ -45,7 +41,7 @@ impl OpText for Setting<'_> {
     fn why(&self) -> String {
         match &self.0.outcome {
             Outcome::Applied => String::new(),
-            Outcome::Failed(why) => why.to_string(),
+            Outcome::Failed(why) | Outcome::Declined(why) => format!("{why:#}"),
             Outcome::Pending(why) => why.to_string(),
         }
     }
@@ -57,9 +53,7 @@ impl OpText for Setting<'_> {
     }
 
     fn failure(&self) -> Option<FailureRecord> {
-        let Outcome::Failed(why) = &self.0.outcome else {
-            return None;
-        };
+        let why = self.0.outcome.failure()?;
         let (errno, message, class) = (why.errno, why.message.clone(), why.class);
         Some(FailureRecord { errno, message, class, forms: None })
     }

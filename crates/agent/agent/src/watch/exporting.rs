@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use trueup_graph::{SourceVertex, Vertex};
 use trueup_loop::{Config, Loop};
-use trueup_reconcile::MemoryLedger;
 use trueup_reconcile::Report as _;
-use trueup_world::{Error, Export, ExportOutcome, ExportReport, HostExporter, SessionEvent, World};
+use trueup_reconcile::{MemoryLedger, Outcome};
+use trueup_world::{Error, Export, ExportReport, HostExporter, SessionEvent, World};
 
 use super::reporter::Reporter;
 use super::world_status::Exports;
@@ -70,7 +70,7 @@ fn note_pass(exports: &mut Exports, result: Result<&ExportReport, &Error>) {
             exports.session(&report.session);
             exports.is_in_place = report.converged();
             exports.error = report.ops.iter().find_map(|op| match &op.outcome {
-                ExportOutcome::Failed(error) => Some(format!("{}: {error}", op.key)),
+                Outcome::Failed(error) => Some(format!("{}: {error}", op.key)),
                 _ => None,
             });
         }

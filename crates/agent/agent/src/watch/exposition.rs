@@ -9,7 +9,8 @@ use prometheus::core::Collector;
 use prometheus::{Gauge, IntCounter, IntCounterVec, IntGaugeVec, Opts};
 use prometheus::{Registry, Result, TextEncoder};
 use trueup_graph::Snapshot;
-use trueup_loop::{Ops, Stats};
+use trueup_loop::Stats;
+use trueup_reconcile::Ops;
 
 use super::world_status::WorldStatus;
 use crate::graph::{VertexState, graph_verdict};

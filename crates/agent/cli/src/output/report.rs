@@ -104,7 +104,7 @@ impl Serialize for Record<'_> {
         out.serialize_field("failed", &Ops(report, is_failed))?;
         let is_declined = |outcome| matches!(outcome, Outcome::Declined(_));
         out.serialize_field("declined", &Ops(report, is_declined))?;
-        out.serialize_field("pending", &Ops(report, |outcome| outcome == Outcome::Pending))?;
+        out.serialize_field("pending", &Ops(report, |outcome| outcome == Outcome::Pending(())))?;
         out.serialize_field("conflicts", &report.conflicts())?;
         out.serialize_field("ownership", &Ownership(report, true))?;
         out.serialize_field("notices", &report.notices())?;

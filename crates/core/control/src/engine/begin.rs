@@ -9,7 +9,7 @@ use trueup_queue::Ticket;
 use super::ops::Ops;
 use super::pass::{Pass, Ready};
 use super::start::StartOutcome;
-use crate::{Backend, Error, Pending};
+use crate::{Backend, Error, Pending, Wait};
 
 impl<B: Backend> Pass<'_, B> {
     /// Starts actions in the lanes of their objects, and waits until the backend has answered. It
@@ -66,23 +66,21 @@ impl<B: Backend> Pass<'_, B> {
                 Some(StartOutcome::NotApproved(why)) => {
                     self.release(&action);
                     let hash = approval.map(|approval| approval.hash());
-                    let pending = hash.map_or(Pending::After, |hash| Pending::Approval {
-                        hash,
-                        refused: Some(why),
-                    });
-                    ops.pend(action, pending);
+                    let pending = hash
+                        .map_or(Wait::After, |hash| Wait::Approval { hash, refused: Some(why) });
+                    ops.pend(action, pending.into());
                 }
                 Some(StartOutcome::NotRecorded(error)) => {
                     ops.trouble = Some(error.to_string());
-                    ops.pend(action, Pending::NotRecorded);
+                    ops.pend(action, Pending::Unrecorded);
                 }
                 Some(StartOutcome::Busy | StartOutcome::Repeated) => {
-                    ops.pend(action, Pending::After);
+                    ops.pend(action, Wait::After.into());
                 }
                 None if is_begun => {}
                 None => {
                     self.release(&action);
-                    ops.pend(action, Pending::After);
+                    ops.pend(action, Wait::After.into());
                 }
             }
         }

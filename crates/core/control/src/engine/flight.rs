@@ -93,8 +93,7 @@ impl End {
             ),
             End::Failed(class, why) => (*class, &**why),
         };
-        let message = message.to_owned();
-        Some(Failure { class, message })
+        Some(Failure::new(class, message))
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use trueup_reconcile::ErrorClass;
 
 use super::flight::{End, Ended, Flight, Phase};
-use crate::{Action, ControlOp, Failure, Outcome, Pending};
+use crate::{Action, ControlOp, Failure, Outcome, Pending, Wait};
 
 /// The ops of a pass, while it runs.
 #[derive(Default)]
@@ -31,7 +31,7 @@ impl Ops {
     }
 
     pub(super) fn fail(&mut self, action: Action, class: ErrorClass, message: String) {
-        let outcome = Outcome::Failed(Failure { class, message });
+        let outcome = Outcome::Failed(Failure::new(class, message));
         self.ops.push(ControlOp::new(action, outcome));
     }
 
@@ -57,20 +57,20 @@ impl Ops {
 }
 
 /// Returns how far an operation in flight is.
-pub(super) fn pending(flight: &Flight, now: SystemTime, task_limit: Duration) -> Pending {
+pub(super) fn pending(flight: &Flight, now: SystemTime, task_limit: Duration) -> Wait {
     match &flight.phase {
-        Phase::Starting => Pending::Starting,
-        Phase::Running { task, progress, since } => Pending::Running {
+        Phase::Starting => Wait::Starting,
+        Phase::Running { task, progress, since } => Wait::Running {
             task: task.clone(),
             progress: progress.clone(),
             since: *since,
             is_overdue: now.duration_since(*since).unwrap_or_default() > task_limit,
         },
         Phase::Answered(answer) => {
-            Pending::Lost { why: format!("{answer}, and its object is not read yet") }
+            Wait::Lost { why: format!("{answer}, and its object is not read yet") }
         }
-        Phase::Elsewhere => Pending::Starting,
-        Phase::Lost { why } => Pending::Lost { why: why.clone() },
-        Phase::InDoubt { why } => Pending::InDoubt { why: why.clone() },
+        Phase::Elsewhere => Wait::Starting,
+        Phase::Lost { why } => Wait::Lost { why: why.clone() },
+        Phase::InDoubt { why } => Wait::InDoubt { why: why.clone() },
     }
 }

@@ -12,7 +12,7 @@ use super::shared::Shared;
 use crate::provider::LastKnown;
 use crate::{
     Action, Approval, Backend, Desired, Error, Objects, Observed, Outcome, Pending, Plan, Report,
-    Unread, Verb, plan,
+    Unread, Verb, Wait, plan,
 };
 
 pub(super) struct Pass<'a, B: Backend> {
@@ -146,17 +146,19 @@ impl<B: Backend> Pass<'_, B> {
                 Some(record) => record.action.clone(),
                 None => Action::new(key, Verb::Other("unknown".to_owned())),
             };
-            ops.pend(action, pending);
+            ops.pend(action, pending.into());
         }
         let is_idle = state.flights.is_empty();
         drop(state);
         let has_applied = ops.ops.iter().any(|op| op.outcome == Outcome::Applied);
         for op in &ops.ops {
             match &op.outcome {
-                Outcome::Pending(Pending::Backoff(until)) => {
+                Outcome::Pending(Pending::Own(Wait::Retry(until))) => {
                     requeue(until.duration_since(now).unwrap_or_default());
                 }
-                Outcome::Pending(Pending::After) if has_applied => requeue(Duration::ZERO),
+                Outcome::Pending(Pending::Own(Wait::After)) if has_applied => {
+                    requeue(Duration::ZERO)
+                }
                 _ => {}
             }
         }

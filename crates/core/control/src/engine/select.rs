@@ -7,7 +7,7 @@ use super::changed;
 use super::ops::Ops;
 use super::pass::{Pass, Ready};
 use crate::report::op_key;
-use crate::{Action, Backend, Class, Error, Objects, Pending};
+use crate::{Action, Backend, Class, Error, Objects, Pending, Wait};
 
 impl<B: Backend> Pass<'_, B> {
     /// Clears the backoff of each object that is desired otherwise than in the last pass.
@@ -51,7 +51,7 @@ impl<B: Backend> Pass<'_, B> {
             let pending = if ready.last().is_some_and(|(first, _)| first.key == action.key)
                 || waiting.last().is_some_and(|it: &ApprovalRequest| it.action.key == action.key)
             {
-                Pending::After
+                Wait::After.into()
             } else {
                 let object = observed.get(&action.key);
                 let approval = match shared.class(&action, object) {
@@ -66,20 +66,21 @@ impl<B: Backend> Pass<'_, B> {
                             Some(approval) => Some(approval),
                             None => {
                                 let refused = approvals.refused(hash);
-                                pend(action, Pending::Approval { hash, refused });
+                                pend(action, Wait::Approval { hash, refused }.into());
                                 continue;
                             }
                         }
                     }
                 };
                 if let Some(backoff) = backoff.filter(|backoff| backoff.next > now) {
-                    pend(action, Pending::Backoff(backoff.next));
+                    pend(action, Wait::Retry(backoff.next).into());
                     continue;
                 }
                 // The loop puts off what it may try and what is not tried, such as an action that
                 // waited for its approval.
-                if approval.is_none() && self.limits.backoff(op_key(&action.key)).is_some() {
-                    pend(action, Pending::Held);
+                let backoff = self.limits.backoff(op_key(&action.key));
+                if let Some(left) = backoff.filter(|_| approval.is_none()) {
+                    pend(action, Pending::Backoff(left));
                     continue;
                 }
                 let is_cut = ready.len() as u64 >= self.limits.ops();

@@ -13,6 +13,7 @@ use trueup_reconcile::{ErrorClass, Hints};
 use super::approvals::Approvals;
 use super::flight::{End, Flights};
 use crate::record::{Record, millis};
+use crate::report::parse_failure;
 use crate::{
     Action, Backend, Class, Config, Error, ErrorKind, Failure, JournalId, Object, Observed,
 };
@@ -116,7 +117,7 @@ impl<B: Backend> Shared<B> {
             return Ok((message, None));
         }
         let backoff = self.next_backoff(&record.action.key, class, now)?;
-        Ok((Failure { class, message }.to_string(), Some(backoff)))
+        Ok((format!("{:#}", Failure::<()>::new(class, message)), Some(backoff)))
     }
 
     /// Returns how the last action of a pass on an object failed. The object has a backoff: so an
@@ -128,7 +129,7 @@ impl<B: Backend> Shared<B> {
         };
         let record = Record::decode(&found.what).ok().filter(|it| !it.is_job);
         Ok(record.and_then(|record| match found.state {
-            OperationState::Failed(why) => Some(Failure::parse(&why)),
+            OperationState::Failed(why) => Some(parse_failure(&why)),
             OperationState::Succeeded => {
                 End::StoredOtherwise { is_again: record.is_again }.failure()
             }

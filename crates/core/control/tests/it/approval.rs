@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use trueup_control::{
     ActionHash, Approval, ApprovalRequest, Class, Config, Engine, ErrorClass, ErrorKind, Fixed,
-    Gate, JobState, Outcome, Pending, Terms, public_key,
+    Gate, JobState, Outcome, Pending, Terms, Wait, public_key,
 };
 use trueup_reconcile::{MemoryLedger, Report as _};
 
@@ -71,7 +71,8 @@ pub(crate) fn destructive(objects: [(&str, &str); 1]) -> Sim {
 fn a_destructive_action_waits_and_a_token_lets_it_pass_once() {
     let (sim, mut it, mut ledger) = waiting();
     let report = pass(&mut it, &mut ledger);
-    let Outcome::Pending(Pending::Approval { hash, .. }) = report.ops()[0].outcome else {
+    let Outcome::Pending(Pending::Own(Wait::Approval { hash, .. })) = report.ops()[0].outcome
+    else {
         panic!("{report:?}")
     };
     assert_eq!(report.requeue_after(), None);
@@ -113,7 +114,7 @@ fn an_action_that_was_refused_can_be_approved_before_it_is_tried_again() {
     // It is asked for at once, and waits for its turn with the token.
     sim.world().mode = Mode::Done;
     let report = approve(&mut it, 2);
-    let Outcome::Pending(Pending::Backoff(_)) = report.ops()[0].outcome else {
+    let Outcome::Pending(Pending::Own(Wait::Retry(_))) = report.ops()[0].outcome else {
         panic!("{report:?}")
     };
     sim.advance(1);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use trueup_control::{
     Backend, Class, Desired, Engine, ErrorClass, ErrorKind, Fixed, Object, Objects, Outcome,
-    Pending, Provider, Report, Value,
+    Pending, Provider, Report, Value, Wait,
 };
 use trueup_reconcile::{Ledger, MemoryLedger, PassInput, Report as _, Source as _};
 
@@ -59,7 +59,8 @@ fn a_pass_does_not_wait_for_a_task_and_a_key_has_one_at_a_time() {
     let (mut engine, mut ledger) = (sim.engine(desired.clone()), MemoryLedger::default());
     let report = pass(&mut engine, &mut ledger);
     let [op] = report.ops() else { panic!("{report:?}") };
-    let Outcome::Pending(Pending::Running { progress, is_overdue, .. }) = &op.outcome else {
+    let Outcome::Pending(Pending::Own(Wait::Running { progress, is_overdue, .. })) = &op.outcome
+    else {
         panic!("{op}")
     };
     assert_eq!((progress.as_deref(), *is_overdue), (Some("10 %"), false));
@@ -89,7 +90,7 @@ fn a_task_that_never_ends_is_reported_and_left_to_cancel() {
     let report = pass(&mut engine, &mut ledger);
     let op = &report.ops()[0];
     let overdue = |op: &trueup_control::ControlOp| {
-        matches!(op.outcome, Outcome::Pending(Pending::Running { is_overdue: true, .. }))
+        matches!(op.outcome, Outcome::Pending(Pending::Own(Wait::Running { is_overdue: true, .. })))
     };
     assert!(overdue(op), "{op}");
     assert_eq!(sim.world().starts, 1);
@@ -202,7 +203,7 @@ fn a_start_that_takes_long_is_pending_and_requests_a_pass_at_its_end() {
     let _subscription = engine.subscribe(&(), hints);
     let release = sim.hold(|world| &mut world.start_waits);
     // A pass that ends before the lane's turn leaves the start to a later one.
-    let starting = Outcome::Pending(Pending::Starting);
+    let starting = Outcome::Pending(Pending::Own(Wait::Starting));
     while pass(&mut engine, &mut ledger).ops()[0].outcome != starting {}
     // Meanwhile nothing else is begun on it, and the engine answers.
     let report = pass(&mut engine, &mut ledger);

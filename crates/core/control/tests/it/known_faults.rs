@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trueup_control::{Desired, ErrorClass, JobState, Outcome, Pending, Verdict};
+use trueup_control::{Desired, ErrorClass, JobState, Outcome, Pending, Verdict, Wait};
 use trueup_journal::Start;
 use trueup_reconcile::{MemoryLedger, Report as _};
 
@@ -99,7 +99,7 @@ fn dbos_py_716_a_record_that_cannot_be_read_stops_no_other() {
     let mut engine = sim.engine(desired);
     let report = pass(&mut engine, &mut ledger);
     let in_doubt = |op: &&trueup_control::ControlOp| {
-        matches!(op.outcome, Outcome::Pending(Pending::InDoubt { .. }))
+        matches!(op.outcome, Outcome::Pending(Pending::Own(Wait::InDoubt { .. })))
     };
     let keys: Vec<_> = report.ops().iter().filter(in_doubt).map(|op| &op.action.key).collect();
     assert_eq!(keys, ["a", "z"]);

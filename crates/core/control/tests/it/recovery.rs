@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use trueup_control::{
-    Desired, Engine, ErrorClass, ErrorKind, JobState, Objects, Outcome, Pending, Verdict,
+    Desired, Engine, ErrorClass, ErrorKind, JobState, Objects, Outcome, Pending, Verdict, Wait,
 };
 use trueup_reconcile::{Ledger, MemoryLedger, Report as _};
 
@@ -50,7 +50,10 @@ fn in_doubt_is_left_alone_until_the_operator_decides() {
         );
         sim.advance(60);
         let report = pass(&mut engine, &mut ledger);
-        assert!(matches!(report.ops()[0].outcome, Outcome::Pending(Pending::InDoubt { .. })));
+        assert!(matches!(
+            report.ops()[0].outcome,
+            Outcome::Pending(Pending::Own(Wait::InDoubt { .. }))
+        ));
         assert!(matches!(handle.job("k").unwrap(), Some(JobState::InDoubt(_))));
         assert!(matches!(
             handle.submit_job("k", snapshot("a", "k")).unwrap(),
@@ -99,7 +102,7 @@ fn what_another_engine_still_waits_for_stops_the_recovery_of_no_other() {
         let config = sim.config().with_start_wait(Duration::from_millis(50));
         let mut first = Engine::new(sim.clone(), fixed([("a", "1")]), &journal, config).unwrap();
         let release = sim.hold(|world| &mut world.start_waits);
-        let starting = Outcome::Pending(Pending::Starting);
+        let starting = Outcome::Pending(Pending::Own(Wait::Starting));
         while pass(&mut first, &mut ledger).ops()[0].outcome != starting {}
         drop(first);
         let mut second = sim.engine_on(&journal, fixed([("a", "1"), ("b", "1")]));
@@ -140,11 +143,11 @@ fn a_doubt_of_an_engine_that_was_dropped_is_left_to_the_operator_of_the_next() {
     drop(first);
 
     let (mut second, mut ledger) = (sim.engine_on(&journal, fixed([])), MemoryLedger::default());
-    let starting = Outcome::Pending(Pending::Starting);
+    let starting = Outcome::Pending(Pending::Own(Wait::Starting));
     assert_eq!(pass(&mut second, &mut ledger).ops()[0].outcome, starting);
     release.send(()).unwrap();
     let is_in_doubt =
-        |outcome: &Outcome| matches!(outcome, Outcome::Pending(Pending::InDoubt { .. }));
+        |outcome: &Outcome| matches!(outcome, Outcome::Pending(Pending::Own(Wait::InDoubt { .. })));
     while !is_in_doubt(&pass(&mut second, &mut ledger).ops()[0].outcome) {
         std::thread::yield_now();
     }

@@ -2,7 +2,7 @@
 
 use trueup_control::{
     Desired, Engine, Error, ErrorKind, JobState, Object, Objects, OperationState, Outcome, Pending,
-    Policy, Report,
+    Policy, Report, Wait,
 };
 use trueup_reconcile::{Ledger, MemoryLedger, PassInput, Report as _, Source as _, Utc};
 
@@ -154,7 +154,10 @@ fn an_operation_is_not_ended_while_its_object_is_not_read() {
         for _ in 0..3 {
             let report = pass(&mut engine, &mut ledger);
             let outcome = &report.ops()[0].outcome;
-            assert!(matches!(outcome, Outcome::Pending(Pending::Lost { .. })), "{outcome:?}");
+            assert!(
+                matches!(outcome, Outcome::Pending(Pending::Own(Wait::Lost { .. }))),
+                "{outcome:?}"
+            );
             // The status is that of the operation.
             assert!(statuses(&report).iter().all(|it| !it.contains("could not be read")));
         }

@@ -115,9 +115,9 @@ pub(super) fn call(shared: &Shared, mut calls: Vec<Call>) -> MutexGuard<'_, Core
         let is_interrupted = Arc::clone(&call.run_context.is_interrupted);
         let message = match &result {
             Ok(_) => call.run_context.warning(),
-            Err(failure) => Some(failure.message().to_owned()),
+            Err(failure) => Some(failure.message.clone()),
         };
-        let result = result.map_err(|failure| failure.class());
+        let result = result.map_err(|failure| failure.class);
         let kinds = call.run_context.kinds();
         exchange(shared, call.run, &call.cell, verdict, call.run_context);
         if let Some(member) = call.cell.take_missed() {

@@ -131,7 +131,7 @@ impl Core {
     /// Takes note that a vertex is not watched, or no longer.
     fn unwatched(&mut self, cell: &Cell, failure: Failure) {
         if let Some(vertex) = cell.vertex_id() {
-            self.messages.insert(vertex, failure.message().to_owned());
+            self.messages.insert(vertex, failure.message.clone());
             let delay = self.state.graph().vertices[vertex.0 as usize].delay;
             self.state.handle_unwatched(now(), vertex, delay);
         }

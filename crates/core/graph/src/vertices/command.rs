@@ -109,7 +109,7 @@ impl Command {
     /// that is not there yet may come.
     pub(super) fn check_program(&self, inherited: &Inherited) -> Result<(), Failure> {
         match self.find(inherited) {
-            Err(failure) if failure.class() == ErrorClass::Permission => Err(failure),
+            Err(failure) if failure.class == ErrorClass::Permission => Err(failure),
             _ => Ok(()),
         }
     }

@@ -172,7 +172,7 @@ fn verdict(
 ) -> Result<Verdict, (ErrorClass, String)> {
     let mut ops = Ops::default();
     report.outcomes(&mut |op| match op.outcome {
-        Outcome::Pending => ops.pending += 1,
+        Outcome::Pending(()) => ops.pending += 1,
         done if done.is_done() => {
             ops.applied += 1;
             ops.kinds.insert(op.kind);

@@ -59,7 +59,7 @@ fn reversed(mut file: File) -> Result<Verdict, Failure> {
 
 fn refused(result: Result<Verdict, Failure>, named: &Path) {
     let failure = result.unwrap_err();
-    assert_eq!(failure.class(), ErrorClass::Conflict, "{failure}");
+    assert_eq!(failure.class, ErrorClass::Conflict, "{failure}");
     assert!(failure.to_string().contains(named.to_str().unwrap()), "{failure}");
 }
 
@@ -342,7 +342,7 @@ fn a_source_of_another_user_leads_to_no_file_of_root() {
     let endless = stage.file("endless", "");
     let file = fs::File::options().write(true).open(&endless).unwrap();
     file.set_len(1 << 40).unwrap();
-    assert_eq!(copied(&endless).unwrap_err().class(), ErrorClass::Invalid);
+    assert_eq!(copied(&endless).unwrap_err().class, ErrorClass::Invalid);
     assert!(!target.exists());
     // In a folder that everybody can add to, the file of another user.
     if stage.has_ours() {

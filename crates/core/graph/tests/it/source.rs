@@ -78,7 +78,7 @@ impl<const ANNOUNCES: bool> Source for Values<ANNOUNCES> {
             let may_change = limits.ops() > 0 && limits.may_change(["value"]);
             if system.refused || !may_change {
                 outcomes.push(match limits.ops() {
-                    0 => Outcome::Pending,
+                    0 => Outcome::Pending(()),
                     _ => Outcome::Failed(ErrorClass::Permission),
                 });
                 continue;
@@ -97,7 +97,7 @@ impl<const ANNOUNCES: bool> Source for Values<ANNOUNCES> {
             outcomes.push(Outcome::Applied);
         }
         let is_converged = outcomes.iter().all(|it| *it == Outcome::Applied);
-        Ok(Pass { is_converged, is_truncated: outcomes.contains(&Outcome::Pending), outcomes })
+        Ok(Pass { is_converged, is_truncated: outcomes.contains(&Outcome::Pending(())), outcomes })
     }
 
     fn subscribe(&mut self, _: &(), hints: Hints) -> Subscribed<(), LedgerError> {

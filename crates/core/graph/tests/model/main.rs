@@ -52,4 +52,5 @@ pub use spec::VertexSpec;
 pub use state::{
     Action, Cause, Context, Explanation, Made, Record, Replaced, RunId, State, Verdict, Wait,
 };
-pub use vertex::{Failure, Records, RunContext, Vertex, Watch};
+pub use trueup_reconcile::Failure;
+pub use vertex::{Records, RunContext, Vertex, Watch};

@@ -55,4 +55,5 @@ pub use state::{
     Action, Cause, Context, Explanation, Made, Record, Replaced, RunId, State, Verdict, Wait,
 };
 pub use trueup_loop::Turn;
-pub use vertex::{Failure, Records, RunContext, Vertex, Watch};
+pub use trueup_reconcile::Failure;
+pub use vertex::{Records, RunContext, Vertex, Watch};

@@ -7,7 +7,6 @@ use trueup_reconcile::{ErrorClass, OpKey, Outcome};
 
 use super::jitter::Jitter;
 use crate::pass_summary::MAX_TRACKED;
-use crate::stats::is_failure;
 use crate::{Config, PassSummary};
 
 /// The ops that failed, by their objects, with the time of the next try.
@@ -137,8 +136,8 @@ impl Backoff {
             gone.for_each(|key| self.forget(key));
             for (&key, &outcome) in &summary.objects {
                 match outcome {
-                    Outcome::Pending => {}
-                    Outcome::Failed(class) | Outcome::Declined(class) if is_failure(outcome) => {
+                    Outcome::Pending(()) => {}
+                    Outcome::Failed(class) | Outcome::Declined(class) if outcome.is_failure() => {
                         self.add_failure(key, class, pass, config, jitter);
                     }
                     Outcome::Applied | Outcome::Failed(_) | Outcome::Declined(_) => {

@@ -51,7 +51,7 @@ fn untidy() -> (Scripted, std::sync::mpsc::Receiver<Given>) {
             cut: !may_write,
             outcomes: match may_write {
                 true => vec![(1, Outcome::Applied)],
-                false => vec![(1, Outcome::Pending)],
+                false => vec![(1, Outcome::Pending(()))],
             },
             statuses: match may_write {
                 true => vec![(1, None)],

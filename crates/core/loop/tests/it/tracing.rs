@@ -81,7 +81,7 @@ impl Report for Pass {
     }
 
     fn outcomes(&self, tell: &mut dyn FnMut(ReportedOp<'_>)) {
-        for outcome in [Outcome::Applied, Outcome::Pending] {
+        for outcome in [Outcome::Applied, Outcome::Pending(())] {
             tell(ReportedOp::new("thing", outcome, &|| OpKey(0)));
         }
     }

@@ -49,5 +49,5 @@ pub use object_status::{Event, Events, ObjectStatus, Tried};
 pub use runner::{Due, Member, Runner, Task, Turn};
 pub use running::Running;
 pub use trueup_loop::{
-    Action, Budget, Config, Ops, PassSummary, Revision, State, Stats, SubscriptionState,
+    Action, Budget, Config, PassSummary, Revision, State, Stats, SubscriptionState,
 };

@@ -27,4 +27,4 @@ use trueup_sync as sync;
 pub use config::Config;
 pub use pass_summary::PassSummary;
 pub use state::{Action, Budget, State, SubscriptionState};
-pub use stats::{Ops, Revision, Stats};
+pub use stats::{Revision, Stats};

@@ -32,7 +32,7 @@ impl ExportReport {
                 op_key: op_key(world, &key),
                 key,
                 action: Action::Create,
-                outcome: ExportOutcome::Pending,
+                outcome: Outcome::Pending(()),
             }
         });
         ExportReport {
@@ -53,7 +53,7 @@ pub struct ExportOp {
     /// What is to be done.
     pub action: Action,
     /// What became of it.
-    pub outcome: ExportOutcome,
+    pub outcome: Outcome<Error>,
     pub(super) op_key: OpKey,
 }
 
@@ -68,17 +68,6 @@ pub enum Action {
     Delete,
 }
 
-/// The outcome of an op.
-#[derive(Clone, Debug)]
-pub enum ExportOutcome {
-    /// It is in the store.
-    Applied,
-    /// It was refused, or it is not known.
-    Failed(Error),
-    /// It was not tried.
-    Pending,
-}
-
 impl Report for ExportReport {
     fn converged(&self) -> bool {
         self.is_converged
@@ -86,13 +75,8 @@ impl Report for ExportReport {
 
     fn outcomes(&self, visit: &mut dyn FnMut(ReportedOp<'_>)) {
         for op in &self.ops {
-            let outcome = match &op.outcome {
-                ExportOutcome::Applied => Outcome::Applied,
-                ExportOutcome::Failed(error) => Outcome::Failed(class(error)),
-                ExportOutcome::Pending => Outcome::Pending,
-            };
             let key = || op.op_key;
-            visit(ReportedOp::new("export", outcome, &key));
+            visit(ReportedOp::new("export", op.outcome.classified(class), &key));
         }
     }
 

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
-use trueup_apply::{Failure, Outcome};
+use trueup_apply::{Outcome, stored_otherwise};
 use trueup_net::{Action, FOREVER, Hold, Kind, Lifetimes, Object, Plan, Reason};
 use trueup_observe::ObservedChange;
 
@@ -211,7 +211,7 @@ impl StoredOtherwise {
             }
             if let Some(written) = written.get(&id) {
                 let (desired, stored) = (due.desired, due.stored.as_deref());
-                let failure = Failure::stored_otherwise(desired, stored, &plan.devices);
+                let failure = stored_otherwise(desired, stored, &plan.devices);
                 let outcome = Outcome::Failed(Box::new(failure));
                 round.outcomes.outcomes[written.last] = outcome;
             }

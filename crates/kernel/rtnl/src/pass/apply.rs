@@ -125,12 +125,12 @@ impl Pass<'_> {
                 Outcome::Applied => {}
                 // A former object is to be restored until it is there.
                 _ if op.reason == Reason::Restored => {}
-                Outcome::Failed(failure) if failure.class() == ErrorClass::Unknown => {}
+                Outcome::Failed(failure) if failure.class == ErrorClass::Unknown => {}
                 // The kernel may have set a part on a link before it refused the rest.
                 Outcome::Failed(_)
                     if (op.action, op.object.kind()) == (Action::Update, Kind::Link) => {}
                 Outcome::Failed(failure)
-                    if op.action == Action::Create && failure.class() == ErrorClass::Conflict =>
+                    if op.action == Action::Create && failure.class == ErrorClass::Conflict =>
                 {
                     // Where rows may be missing, the object that is there may be our own.
                     let is_complete = complete.contains(op.object.kind());
@@ -141,7 +141,7 @@ impl Pass<'_> {
                         }
                     }
                 }
-                Outcome::Failed(_) | Outcome::Pending(_) => {
+                Outcome::Failed(_) | Outcome::Declined(_) | Outcome::Pending(_) => {
                     let missing = op.reason.is_missing();
                     keys.iter().for_each(|key| self.ledger_view.withdraw(key, missing));
                 }

@@ -1,7 +1,7 @@
 //! The end of a pass: what it found out goes to the ledger, to the history, to the subscription and
 //! into the report.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use trueup_net::{Dev, Object, Routes};
@@ -33,7 +33,6 @@ impl Pass<'_> {
         let seen = last.is_some();
         let mut last = last.unwrap_or_default();
         let mut adopted = Vec::new();
-        let mut declined = HashSet::new();
         let has_doubts = !last.seen.snapshot.incomplete.is_empty();
         let statuses = if seen {
             adopted = self.note_ownership(&mut last, &mut overwritten);
@@ -44,7 +43,7 @@ impl Pass<'_> {
             if !has_doubts {
                 rounds.done.iter_mut().for_each(|round| round.settle(&left));
             }
-            declined.extend(left.iter().filter(|(_, it)| it.is_declined).map(|(id, _)| *id));
+            rounds.done.iter_mut().for_each(|round| round.decline(&left));
             history.end_pass(self.desired, &self.mode.keys, complete, left)
         } else {
             history.end_unknown(unknown(&rounds.done))
@@ -78,7 +77,6 @@ impl Pass<'_> {
         let report = Report {
             converged: self.trouble.is_none() && is_converged && is_complete && !is_exceeded,
             rounds: rounds.done,
-            declined,
             conflicts: plan.conflicts,
             devices: plan.devices,
             notices: plan.notices,

@@ -141,5 +141,5 @@ fn echoed(round: &mut Round) -> Option<Echoed> {
 
 /// Returns true if something else is on the key than was known.
 fn has_conflict(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Failed(failure) if failure.class() == ErrorClass::Conflict)
+    matches!(outcome, Outcome::Failed(failure) if failure.class == ErrorClass::Conflict)
 }

@@ -2,7 +2,7 @@
 
 use trueup_net::{AddressFlags, Desired, Lifetimes};
 use trueup_reconcile::Report as _;
-use trueup_rtnl::{MemoryLedger, Pending};
+use trueup_rtnl::{MemoryLedger, Pending, Wait};
 use trueup_testkit::{Kind, assert_no_changes, ip, uplinks};
 
 use crate::support::{address, converge, describe, nothing, ours, pass, routes_to, rows, via};
@@ -19,7 +19,7 @@ pub(crate) fn a_primary_with_a_foreign_secondary_is_held() {
 
     let report = pass(&nothing(), first.ledger());
     assert!(!report.converged());
-    let held = |(_, pending): (_, &Pending)| matches!(pending, Pending::Held(_));
+    let held = |(_, pending): (_, &Pending)| matches!(pending, Pending::Own(Wait::Held(_)));
     assert!(report.pending().all(held) && report.pending().count() == 1, "{}", describe(&report));
     assert_eq!(of_subnet(), before);
 

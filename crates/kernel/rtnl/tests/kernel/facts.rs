@@ -67,7 +67,7 @@ pub(crate) fn a_neighbour_waits_for_its_device_to_have_ipv6() {
         "02:00:00:00:00:09".parse().unwrap(),
     )]);
     let passed = pass(&desired, &MemoryLedger::default());
-    let failed: Vec<_> = passed.failed().map(|(_, failure)| failure.class()).collect();
+    let failed: Vec<_> = passed.failed().map(|(_, failure)| failure.class).collect();
     assert_eq!(failed, [ErrorClass::Dependency], "{}", describe(&passed));
     ip(&["link", "set", "v0", "mtu", "1500"]);
     converge(&desired, passed.ledger());

@@ -5,7 +5,7 @@ use trueup_net::{
     VethAttrs, VxlanAttrs,
 };
 use trueup_reconcile::Report as _;
-use trueup_rtnl::{MemoryLedger, Pending};
+use trueup_rtnl::{MemoryLedger, Pending, Wait};
 use trueup_testkit::{Kind, Snapshot, assert_no_changes, index_of, ip, ip_batch, uplinks};
 
 use crate::support::{
@@ -80,7 +80,7 @@ pub(crate) fn a_writer_on_our_bridge_holds_its_delete() {
         let before = Snapshot::settled();
         let report = pass(&nothing(), &last);
         assert!(!report.converged(), "{other_writer}");
-        let held = |(_, pending): (_, &Pending)| matches!(pending, Pending::Held(_));
+        let held = |(_, pending): (_, &Pending)| matches!(pending, Pending::Own(Wait::Held(_)));
         assert!(report.pending().all(held), "{other_writer}: {}", describe(&report));
         before.assert_same(&Snapshot::take());
         ip_batch([end]);

@@ -201,7 +201,7 @@ pub(crate) fn an_ipv6_source_waits_for_its_address() {
         let report = pass(&desired, &last);
         last = report.ledger().clone();
         for (_, failure) in report.failed() {
-            assert_eq!(failure.class(), trueup_apply::ErrorClass::Dependency);
+            assert_eq!(failure.class, trueup_apply::ErrorClass::Dependency);
         }
         report.converged()
     });
@@ -237,7 +237,7 @@ pub(crate) fn a_key_taken_between_plan_and_apply_is_left_to_the_writer() {
     let before = BOTH.map(|(dst, _, _)| routes_to(dst));
     let outcomes =
         apply(&planned.plan, &mut Socket::open(&here).unwrap(), &BTreeMap::new(), &|| true);
-    let failed = |outcome: &Outcome| matches!(outcome, Outcome::Failed(f) if f.errno() == Some(17));
+    let failed = |outcome: &Outcome| matches!(outcome, Outcome::Failed(f) if f.errno == Some(17));
     assert!(outcomes.outcomes.iter().all(failed), "{outcomes:?}");
     assert_eq!(BOTH.map(|(dst, _, _)| routes_to(dst)), before);
 }

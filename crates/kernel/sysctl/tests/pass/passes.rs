@@ -116,7 +116,7 @@ fn the_driver_s_terms_are_kept() {
     let report = bench.within(&pairs, &PassLimits::default().with_backoff(&held));
     let pending: Vec<_> = report.pending().collect();
     assert_eq!(pending.len(), 1);
-    assert_eq!((&pending[0].0.key, pending[0].1), (&key(FORWARD), &Pending::Held(second)));
+    assert_eq!((&pending[0].0.key, pending[0].1), (&key(FORWARD), &Pending::Backoff(second)));
     assert!(!report.is_truncated() && !report.converged());
     assert_eq!(report.applied().count(), 2);
     // What is right needs no trying.

@@ -9,9 +9,9 @@ use trueup_reconcile::{
     Report as _, Source as _,
 };
 use trueup_world::{
-    Access, Action, Collector, CollectorConfig, ErrorKind, Export, ExportOutcome, ExportReport,
-    Exporter, Filter, Holdings, HostExporter, Knowledge, PartitionPolicy, Seen, SessionEvent,
-    Transaction, World, Write,
+    Access, Action, Collector, CollectorConfig, ErrorKind, Export, ExportReport, Exporter, Filter,
+    Holdings, HostExporter, Knowledge, PartitionPolicy, Seen, SessionEvent, Transaction, World,
+    Write,
 };
 
 use super::{
@@ -51,7 +51,7 @@ fn pass(exporter: &mut Exporter, exports: &[Export], ledger: &mut MemoryLedger) 
 }
 
 fn actions(report: &ExportReport) -> Vec<Action> {
-    assert!(report.ops.iter().all(|it| matches!(it.outcome, ExportOutcome::Applied)));
+    assert!(report.ops.iter().all(|it| matches!(it.outcome, Outcome::Applied)));
     report.ops.iter().map(|it| it.action).collect()
 }
 
@@ -107,7 +107,7 @@ fn an_exporter_that_may_do_nothing_only_observes(fixture: &dyn Fixture) {
         .reconcile(PassInput::new(&(), &exports, &mut ledger, &()).with_limits(limits))
         .unwrap();
     assert!(!report.converged() && report.is_truncated());
-    assert!(matches!(report.ops[0].outcome, ExportOutcome::Pending));
+    assert!(matches!(report.ops[0].outcome, Outcome::Pending(())));
     assert!(exporter.session().world().exports().unwrap().is_empty());
     assert_eq!(ledger, MemoryLedger::default());
 }
@@ -124,7 +124,7 @@ fn each_op_has_one_outcome_within_limits(fixture: &dyn Fixture) {
         let mut counts = [0; 2];
         report.outcomes(&mut |op| match op.outcome {
             Outcome::Applied => counts[0] += 1,
-            Outcome::Pending => counts[1] += 1,
+            Outcome::Pending(()) => counts[1] += 1,
             Outcome::Failed(class) | Outcome::Declined(class) => panic!("{class}"),
         });
         assert_eq!(counts, [applied, pending]);
@@ -217,7 +217,7 @@ fn a_host_exporter_begins_its_session_with_the_first_export(fixture: &dyn Fixtur
         .reconcile(PassInput::new(&(), &exports, &mut ledger, &()).with_limits(nothing))
         .unwrap();
     assert!(!report.converged() && report.is_truncated());
-    assert!(matches!(report.ops[0].outcome, ExportOutcome::Pending));
+    assert!(matches!(report.ops[0].outcome, Outcome::Pending(())));
     let is_member = || world(fixture, "b").members().unwrap().contains_key("a");
     assert!(exporter.session().is_none() && !is_member());
 

@@ -8,7 +8,7 @@ use trueup_netlink::Namespace;
 use trueup_reconcile::{
     Condition, Drained, Extent, PassInput, PassLimits, Report as _, Source as _, Status,
 };
-use trueup_rtnl::{Finding, OwnershipRule, Pending, Report};
+use trueup_rtnl::{Finding, OwnershipRule, Pending, Report, Wait};
 
 use super::agent::{Agent, Host};
 use super::errno;
@@ -173,17 +173,17 @@ fn report_lines(report: &Report) -> Vec<Expected> {
                 Some(finding) => format!("applied {command}: {}", finding.rule),
                 None => format!("applied {command}"),
             },
-            Outcome::Failed(failure) => {
-                let why = match failure.errno() {
+            Outcome::Failed(failure) | Outcome::Declined(failure) => {
+                let why = match failure.errno {
                     Some(code) => errno::name(code),
-                    None => format!("{} {failure}", failure.class()),
+                    None => format!("{} {failure}", failure.class),
                 };
                 format!("failed {command}: {why}")
             }
             Outcome::Pending(pending) => {
                 let why = match (done.waits_for(), pending) {
                     (Some(awaited), _) => format!("waits for {}", awaited.command(done.devices)),
-                    (None, Pending::Needs(_)) => "waits".to_owned(),
+                    (None, Pending::Own(Wait::Needs(_))) => "waits".to_owned(),
                     (None, other) => other.to_string(),
                 };
                 format!("pending {command}: {why}")

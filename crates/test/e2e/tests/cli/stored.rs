@@ -102,7 +102,7 @@ pub(crate) fn what_is_stored_otherwise_is_written_once_until_it_changes() {
             source.reconcile(PassInput::new(&here, &desired(lladdr), &mut ledger, &options));
         let report = report.unwrap();
         assert!(!report.converged());
-        let classes = report.failed().map(|(_, why)| why.class());
+        let classes = report.failed().map(|(_, why)| why.class);
         assert_eq!(classes.collect::<Vec<_>>(), [ErrorClass::StoredOtherwise], "{report:?}");
     };
     let written = |pass: &mut dyn FnMut()| {

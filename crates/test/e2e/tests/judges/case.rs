@@ -11,7 +11,7 @@ use trueup_e2e::cases::other_writer;
 use trueup_e2e::cases::spec::Case;
 use trueup_net::Desired;
 use trueup_reconcile::{PassInput, Report as _, Source as _};
-use trueup_rtnl::{MemoryLedger, Namespace, Options, Pending, Report, Rtnl};
+use trueup_rtnl::{MemoryLedger, Namespace, Options, Pending, Report, Rtnl, Wait};
 use trueup_testkit::fields::{Fields, Names, OURS, fields, line};
 use trueup_testkit::{Changes, Kind, RawMessage, Snapshot, quiet_netns, raw_dump};
 
@@ -263,8 +263,12 @@ impl Run {
         for done in report.ops() {
             let outcome = match done.outcome {
                 trueup_rtnl::Outcome::Applied => String::new(),
-                trueup_rtnl::Outcome::Failed(failure) => format!(" FAILED {failure}"),
-                trueup_rtnl::Outcome::Pending(Pending::Held(hold)) => format!(" HELD {hold:?}"),
+                trueup_rtnl::Outcome::Failed(failure) | trueup_rtnl::Outcome::Declined(failure) => {
+                    format!(" FAILED {failure}")
+                }
+                trueup_rtnl::Outcome::Pending(Pending::Own(Wait::Held(hold))) => {
+                    format!(" HELD {hold:?}")
+                }
                 trueup_rtnl::Outcome::Pending(pending) => format!(" PENDING {pending}"),
             };
             let op = done.op;

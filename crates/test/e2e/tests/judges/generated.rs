@@ -99,7 +99,7 @@ fn run(desired: Desired, seed: u64, counts: &Counts) -> Result<(), String> {
             add(&counts.applied, report.applied().count());
             add(&counts.failed, report.failed().count());
             for (_, why) in report.failed() {
-                if why.forms().is_some() {
+                if why.detail.as_ref().is_some() {
                     add(&counts.otherwise, 1);
                     eprintln!("generated: {why}");
                 }
@@ -147,7 +147,7 @@ fn describe(said: &mut String, pass: u32, report: &Report) {
     for done in report.ops() {
         let outcome = match done.outcome {
             Outcome::Applied => String::new(),
-            Outcome::Failed(failure) => format!("   FAILED {failure}"),
+            Outcome::Failed(failure) | Outcome::Declined(failure) => format!("   FAILED {failure}"),
             Outcome::Pending(pending) => format!("   PENDING {pending}"),
         };
         let text = done.op.text(done.devices);

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use trueup_journal::{Journal, LedgerScope};
 use trueup_net::{Desired, Kind};
 use trueup_reconcile::{Ledger, PassInput, Report as _, Source as _};
-use trueup_rtnl::{MemoryLedger, Namespace, Options, Outcome, Ownership, Pending, Report, Rtnl};
+use trueup_rtnl::{
+    MemoryLedger, Namespace, Options, Outcome, Ownership, Pending, Report, Rtnl, Wait,
+};
 
 pub(crate) struct Ours {
     source: Rtnl,
@@ -105,8 +107,8 @@ pub(crate) fn describe(report: &Report) -> Vec<String> {
     for done in report.ops() {
         let outcome = match done.outcome {
             Outcome::Applied => String::new(),
-            Outcome::Failed(failure) => format!(" FAILED {failure}"),
-            Outcome::Pending(Pending::Held(hold)) => format!(" HELD {hold:?}"),
+            Outcome::Failed(failure) | Outcome::Declined(failure) => format!(" FAILED {failure}"),
+            Outcome::Pending(Pending::Own(Wait::Held(hold))) => format!(" HELD {hold:?}"),
             Outcome::Pending(pending) => format!(" PENDING {pending}"),
         };
         let text = (done.op.command(done.devices), done.op.reason_text(done.devices));

@@ -33,7 +33,7 @@ impl Reporter {
                 }
                 Ok(Verdict::InPlace | Verdict::WouldChange) => ("in_place", None),
                 Ok(Verdict::Changed) => ("changed", None),
-                Err(failure) => ("failed", Some(failure.message().to_owned())),
+                Err(failure) => ("failed", Some(failure.message.clone())),
             };
             if let Some(message) = &message {
                 let failed = &mut inner.failed_vertices;

@@ -185,7 +185,7 @@ impl View {
 
 /// Returns the loop's counts in a line.
 fn counts(stats: &Stats) -> String {
-    let sum = |of: fn(&trueup::driver::Ops) -> u64| stats.ops.values().map(of).sum::<u64>();
+    let sum = |of: fn(&trueup::reconcile::Ops) -> u64| stats.ops.values().map(of).sum::<u64>();
     let mut parts = vec![
         format!("passes {} whole, {} partial", stats.full_passes, stats.dirty_passes),
         format!("ops {} done, {} failed", sum(|ops| ops.applied), sum(|ops| ops.failed)),

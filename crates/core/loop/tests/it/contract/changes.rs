@@ -263,7 +263,7 @@ fn what_is_refused_for_good_is_tried_again_in_the_pass_for_its_change() {
         let held = limits.backoff(OpKey(1)).is_some();
         tell.send(held).unwrap();
         let invalid = Outcome::Failed(ErrorClass::Invalid);
-        let outcome = if held { Outcome::Pending } else { invalid };
+        let outcome = if held { Outcome::Pending(()) } else { invalid };
         Ok(Report1 { number: given.number, outcomes: vec![(1, outcome)], ..Report1::default() })
     });
     let source = source.subscribed(|_| trueup_reconcile::Subscribed::Active(pushed()));

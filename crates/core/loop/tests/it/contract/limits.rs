@@ -16,7 +16,7 @@ fn what_failed_is_held_in_the_passes_after_and_offered_once_its_distance_is_over
         let wait = limits.backoff(OpKey(1));
         assert_eq!(limits.backoff(OpKey(2)), None, "another's affair");
         let outcome = match wait {
-            Some(_) => Outcome::Pending,
+            Some(_) => Outcome::Pending(()),
             None => Outcome::Failed(ErrorClass::Busy),
         };
         tell.send(wait).unwrap();
@@ -43,7 +43,7 @@ fn what_failed_for_good_is_held_for_long() {
         let wait = limits.backoff(OpKey(1));
         tell.send(wait).unwrap();
         let outcome = match wait {
-            Some(_) => Outcome::Pending,
+            Some(_) => Outcome::Pending(()),
             None => Outcome::Failed(ErrorClass::Invalid),
         };
         Ok(Report1 { outcomes: vec![(1, outcome)], ..Report1::default() })
@@ -68,7 +68,7 @@ fn a_budget_bounds_what_a_pass_may_do_and_the_rest_follows_without_being_asked_f
         let now = left.min(limits.ops());
         left -= now;
         let applied = (0..now).map(|key| (key, Outcome::Applied));
-        let pending = (now..now + left).map(|key| (key, Outcome::Pending));
+        let pending = (now..now + left).map(|key| (key, Outcome::Pending(())));
         Ok(Report1 {
             number: given.number,
             converged: left == 0,

@@ -44,7 +44,7 @@ fn the_interval_runs_from_the_end_of_a_pass() {
 #[test]
 fn a_report_for_every_completed_pass_even_a_partial_one() {
     let (source, passes) = Scripted::new(|given, _, _| {
-        let pending = (1, Outcome::Pending);
+        let pending = (1, Outcome::Pending(()));
         Ok(Report1 {
             number: given.number,
             cut: given.number < 3,

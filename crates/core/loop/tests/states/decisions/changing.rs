@@ -2,10 +2,9 @@
 
 use std::num::NonZeroU32;
 
-use trueup_reconcile::{ErrorClass, Outcome};
+use trueup_reconcile::{ErrorClass, Ops, Outcome};
 
 use super::*;
-use crate::Ops;
 
 const KEY: OpKey = OpKey(7);
 const FIRST: Duration = Duration::from_secs(1);
@@ -137,7 +136,7 @@ fn a_budget_holds_with_nothing_to_spend_it_is_a_look() {
         panic!("at once");
     };
     assert_eq!((extent, ops), (Extent::Dirty, Some(0)));
-    let cut = PassSummary { truncated: true, ..summary_of(Outcome::Pending) };
+    let cut = PassSummary { truncated: true, ..summary_of(Outcome::Pending(())) };
     state.handle_pass_done(now, Some(&cut));
     assert_eq!(state.poll_timeout(), Some(now + Duration::from_secs(1)));
 }

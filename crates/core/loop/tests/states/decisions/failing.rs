@@ -98,7 +98,7 @@ fn events_neither_shorten_the_distance_of_what_is_busy_nor_raise_it() {
     assert_eq!(state.poll_timeout(), Some(next));
     // Another desired state may well be of another mind about it; the world still is busy.
     state.handle_desired(retry);
-    let pending = summary_of(KEY, Outcome::Pending);
+    let pending = summary_of(KEY, Outcome::Pending(()));
     assert!(!over(&mut state, retry + DEBOUNCE, &pending));
     assert_eq!(state.poll_timeout(), Some(next));
 }
@@ -119,7 +119,7 @@ fn a_hint_releases_what_waits_for_a_dependency_at_once_and_raises_nothing() {
 #[test]
 fn what_is_permanent_waits_for_a_hint_and_then_for_its_distance() {
     for class in ErrorClass::ALL.into_iter().filter(|it| it.is_permanent()) {
-        let pending = summary_of(KEY, Outcome::Pending);
+        let pending = summary_of(KEY, Outcome::Pending(()));
         let failure = summary_of(KEY, Outcome::Failed(class));
         let (mut state, now) = failed(class, SubscriptionState::Pushed);
         let latest = now + LONGEST + DEBOUNCE;
@@ -159,7 +159,7 @@ fn a_hint_during_the_pass_in_which_it_failed_is_one_after_it() {
     state.handle_notification(now, Drained::Hint);
     let failure = summary_of(KEY, Outcome::Failed(ErrorClass::Invalid));
     state.handle_pass_done(now, Some(&failure));
-    assert!(!over(&mut state, now + DEBOUNCE, &summary_of(KEY, Outcome::Pending)));
+    assert!(!over(&mut state, now + DEBOUNCE, &summary_of(KEY, Outcome::Pending(()))));
     assert_eq!(state.poll_timeout(), Some(now + FIRST + DEBOUNCE));
 }
 
@@ -189,7 +189,7 @@ fn what_a_whole_pass_no_longer_names_is_forgotten_and_what_is_pending_kept() {
     over(&mut state, now + DEBOUNCE, &PassSummary::default());
     assert!(state.has_backoff(), "it was not looked at");
     state.handle_force(now + DEBOUNCE);
-    over(&mut state, now + DEBOUNCE, &summary_of(KEY, Outcome::Pending));
+    over(&mut state, now + DEBOUNCE, &summary_of(KEY, Outcome::Pending(())));
     assert!(state.has_backoff(), "it is still to be done");
     state.handle_force(now + DEBOUNCE);
     let cut = PassSummary { truncated: true, ..PassSummary::default() };
@@ -204,7 +204,7 @@ fn what_a_whole_pass_no_longer_names_is_forgotten_and_what_is_pending_kept() {
 fn a_retry_that_its_pass_leaves_alone_waits_for_another_delay() {
     let (mut state, now) = failed(ErrorClass::Busy, SubscriptionState::Pushed);
     let mut retry = now + FIRST + DEBOUNCE;
-    for passed in [Some(summary_of(KEY, Outcome::Pending)), None] {
+    for passed in [Some(summary_of(KEY, Outcome::Pending(()))), None] {
         assert!(state.poll_action(retry).is_some());
         state.handle_pass_done(retry, passed.as_ref());
         assert_eq!(state.backoff(retry, KEY), Some(FIRST));
@@ -254,7 +254,7 @@ fn a_budget_grants_a_burst_and_then_what_has_come_in_and_a_forced_pass_may_be_a_
         ..all((0..applied + pending).map(|key| {
             let outcome = match key < applied {
                 true => Outcome::Applied,
-                false => Outcome::Pending,
+                false => Outcome::Pending(()),
             };
             (OpKey(key), "thing", outcome)
         }))
@@ -286,7 +286,7 @@ fn a_pass_that_was_cut_is_gone_on_with_after_a_rest() {
     now += MIN_REST;
     assert_eq!(state.poll_action(now), Some(FULL_PASS));
     now += ms(500);
-    state.handle_pass_done(now, Some(&cut(Outcome::Pending)));
+    state.handle_pass_done(now, Some(&cut(Outcome::Pending(()))));
     assert_eq!(state.poll_timeout(), Some(now + ms(500)), "it does not");
     assert_eq!(state.stats(now).truncated_passes, 2);
 }
@@ -309,7 +309,7 @@ fn ops_are_counted_by_kind_and_outcome_and_passes_by_extent() {
     let kinds = [
         ("route", Outcome::Applied),
         ("route", Outcome::Failed(ErrorClass::Busy)),
-        ("rule", Outcome::Pending),
+        ("rule", Outcome::Pending(())),
         ("rule", Outcome::Applied),
         ("rule", Outcome::Applied),
     ];
@@ -323,6 +323,7 @@ fn ops_are_counted_by_kind_and_outcome_and_passes_by_extent() {
     assert_eq!((stats.full_passes, stats.dirty_passes, stats.failed_passes), (1, 1, 1));
     assert_eq!((stats.hints, stats.last_pass), (1, Some(ms(1))));
     let counted: Vec<_> = stats.ops.into_iter().collect();
-    let ops = |applied, failed, pending| crate::Ops { applied, failed, pending, declined: 0 };
+    let ops =
+        |applied, failed, pending| trueup_reconcile::Ops { applied, failed, pending, declined: 0 };
     assert_eq!(counted, [("route", ops(1, 1, 0)), ("rule", ops(2, 0, 1))]);
 }

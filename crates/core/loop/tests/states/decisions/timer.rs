@@ -40,7 +40,7 @@ fn a_full_pass_that_events_could_replace_takes_a_hundredth_of_the_time() {
     // Not converged: what fails has its own times, and events say when a conflict is over.
     let exceptions = PassSummary {
         converged: false,
-        objects: [(OpKey(1), Outcome::Pending)].into(),
+        objects: [(OpKey(1), Outcome::Pending(()))].into(),
         ops: [("route", pending(1))].into(),
         ..all
     };
@@ -50,8 +50,8 @@ fn a_full_pass_that_events_could_replace_takes_a_hundredth_of_the_time() {
     assert_eq!(state.poll_timeout(), Some(end + INTERVAL), "the longer one");
 }
 
-fn pending(count: u64) -> crate::Ops {
-    crate::Ops { pending: count, ..crate::Ops::default() }
+fn pending(count: u64) -> trueup_reconcile::Ops {
+    trueup_reconcile::Ops { pending: count, ..trueup_reconcile::Ops::default() }
 }
 
 #[test]

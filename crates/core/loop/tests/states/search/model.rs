@@ -100,14 +100,14 @@ impl World {
             }
             Result::Op(Outcome::Applied) => *failing = None,
             // It was its turn, and it was not tried.
-            Result::Op(Outcome::Pending) | Result::Error if run.is_turn => {
+            Result::Op(Outcome::Pending(())) | Result::Error if run.is_turn => {
                 failing.iter_mut().for_each(|it| it.put_off(self.now + it.delay()));
             }
             Result::Truncated if run.is_turn => {
                 let rest = (self.now - run.since).max(1);
                 failing.iter_mut().for_each(|it| it.put_off(self.now + rest));
             }
-            Result::Op(Outcome::Pending) | Result::Error | Result::Truncated => {}
+            Result::Op(Outcome::Pending(())) | Result::Error | Result::Truncated => {}
             // Not seen any more.
             Result::Converged | Result::Again if whole || run.is_turn => *failing = None,
             Result::Converged | Result::Again => {}
@@ -123,7 +123,7 @@ impl World {
         );
         let is_pending = match result {
             // Of an op that failed before the backoff takes care.
-            Result::Op(Outcome::Pending) => model.failing.is_none(),
+            Result::Op(Outcome::Pending(())) => model.failing.is_none(),
             _ => false,
         };
         let is_left = matches!(result, Result::Error | Result::Truncated) || is_pending;

@@ -82,7 +82,7 @@ impl World {
                 events.push(Event::Over(Result::Op(Outcome::Applied)));
                 events.push(Event::Over(Result::Op(Outcome::Failed(class))));
             }
-            events.push(Event::Over(Result::Op(Outcome::Pending)));
+            events.push(Event::Over(Result::Op(Outcome::Pending(()))));
         }
         events
     }
@@ -190,7 +190,7 @@ impl World {
             }
             Result::Truncated => {
                 (0..run.ops.unwrap_or(1)).for_each(|_| ops.count(Outcome::Applied));
-                ops.count(Outcome::Pending);
+                ops.count(Outcome::Pending(()));
             }
             _ => {}
         }

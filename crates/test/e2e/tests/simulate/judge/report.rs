@@ -62,7 +62,7 @@ impl Judge {
     pub(crate) fn outcome_word(outcome: &Outcome) -> String {
         match outcome {
             Outcome::Applied => "done".to_owned(),
-            Outcome::Failed(failure) => format!("failed: {failure}"),
+            Outcome::Failed(failure) | Outcome::Declined(failure) => format!("failed: {failure}"),
             Outcome::Pending(pending) => format!("pending: {pending}"),
         }
     }
