@@ -43,9 +43,6 @@ pub use op::{Hold, Op, Reason};
 pub use options::{DEFAULT_PROTOCOL, MaxDeletes, OnConflict, Ownership};
 pub use ownership::{Owned, Policy, proof};
 pub use plan::{Conflict, Notice, Plan, plan, plan_resolved, plan_with};
-pub use resolve::{Resolved, ResolvedDevices, resolve, resolve_with};
-pub use routes::{
-    DumpMatcher, Gateway, Mismatches, NexthopAssignment, PlainRoute, ResolvedRoutes,
-    RouteDependencies, Routes, Tracker,
-};
+pub use resolve::{Resolution, Resolved, resolve, resolve_with};
+pub use routes::{DumpMatcher, Gateway, PlainRoute, RouteDependencies, Routes, Tracker};
 pub use values::{Dev, Family, IfName, Label, LinkAddr, ParseError, Prefix, Protocols};

@@ -21,8 +21,8 @@ use crate::kinds::{Canonical, Item as _, Kind, Kinds, Object, RouteKey};
 use crate::observed::Observed;
 use crate::op::{Hold, Op, Reason};
 use crate::ownership::{Owned, Policy};
-use crate::resolve::{Resolved, ResolvedDevices, resolve, resolve_all_but_routes};
-use crate::routes::{ResolvedRoutes, Routes};
+use crate::resolve::{Resolution, Resolved, resolve, resolve_all_but_routes};
+use crate::routes::Routes;
 use crate::values::Dev;
 
 /// A foreign object on a key that we desire. It is left as it is.
@@ -192,13 +192,14 @@ pub fn plan(
 /// As [`plan`].
 pub fn plan_with(
     desired: &Desired,
-    routes: Option<(&Routes, &ResolvedRoutes)>,
-    devices: &ResolvedDevices,
+    part: Option<&Routes>,
+    names: &Resolution,
     observed: &Observed,
     owned: &Owned,
     policy: impl Into<Policy>,
 ) -> Result<Plan, DesiredError> {
-    let resolved = resolve_all_but_routes(desired, routes, devices, policy)?;
+    let routes = names.routes_of(desired, part);
+    let resolved = resolve_all_but_routes(desired, routes, names, policy)?;
     let all = routes.map(|(routes, all)| (routes, all.for_routes(routes, &resolved.devices)));
     let routes = all.as_ref().map(|(routes, all)| ListedRoutes { routes, resolved: all });
     let (resolved, observed) =

@@ -17,13 +17,13 @@ use crate::domain::DomainDevices;
 use crate::error::DesiredError;
 use crate::kinds::{
     Authored, Canonical, Item as _, Kind, Kinds, Link, LinkKind, Nexthop, ObjectKey,
-    ObjectKind as _, OfKind, Registered, Route, VethAttrs,
+    ObjectKind as _, OfKind, Registered, Route, RouteKey, VethAttrs,
 };
 use crate::observed::Observed;
 use crate::op::Hold;
 use crate::ownership::{Owned, Policy, Proof};
 use crate::plan::no_device;
-use crate::routes::{Gateways, NexthopAssignment, ResolvedRoutes, Routes};
+use crate::routes::{DumpMatcher, Gateways, ResolvedRoutes, Routes, Tracker};
 use crate::values::{Dev, IfName};
 use crate::{each_kind, per_kind};
 
@@ -96,27 +96,25 @@ pub fn resolve(
     policy: impl Into<Policy>,
 ) -> Result<Resolved, DesiredError> {
     let policy = policy.into();
-    let devices = ResolvedDevices::of(desired, observed, owned, &policy)?;
-    let routes = devices.resolve_routes(desired, observed, &policy);
-    let routes = desired.routes.as_ref().zip(routes.as_ref());
-    resolve_with(desired, routes, &devices, policy)
+    let names = Resolution::of(desired, observed, owned, &policy)?;
+    resolve_with(desired, None, &names.with_routes(desired, observed, &policy), policy)
 }
 
 /// Resolves a desired state with names that have been resolved already, against the same
-/// observation. `routes` take the place of those of `desired`: they are those that
-/// [were resolved](ResolvedDevices::resolve_routes), or a part of them. Routes that are known to be
-/// in sync can be left out.
+/// observation. A `part` of the routes takes the place of those of `desired`: routes that are known
+/// to be in sync can be left out.
 ///
 /// # Errors
 ///
 /// As [`resolve`].
 pub fn resolve_with(
     desired: &Desired,
-    routes: Option<(&Routes, &ResolvedRoutes)>,
-    devices: &ResolvedDevices,
+    part: Option<&Routes>,
+    names: &Resolution,
     policy: impl Into<Policy>,
 ) -> Result<Resolved, DesiredError> {
-    let mut resolved = resolve_all_but_routes(desired, routes, devices, policy)?;
+    let routes = names.routes_of(desired, part);
+    let mut resolved = resolve_all_but_routes(desired, routes, names, policy)?;
     if let Some((routes, all)) = routes {
         let all = all.for_routes(routes, &resolved.devices);
         resolved.routes = Some(all.list(routes)?);
@@ -128,11 +126,11 @@ pub fn resolve_with(
 pub(crate) fn resolve_all_but_routes(
     desired: &Desired,
     routes: Option<(&Routes, &ResolvedRoutes)>,
-    devices: &ResolvedDevices,
+    names: &Resolution,
     policy: impl Into<Policy>,
 ) -> Result<Resolved, DesiredError> {
     let policy = policy.into();
-    let ResolvedDevices { devices, recreated, held, gateways: _ } = devices;
+    let Resolution { devices, recreated, held, .. } = names;
     let mut resolved = Resolved::new(&policy, devices.clone());
     (resolved.recreated, resolved.held) = (recreated.clone(), held.clone());
     let names = Names {
@@ -212,10 +210,11 @@ impl Resolve for NexthopMode {
     }
 }
 
-/// The devices that the names of a desired state lead to: those that were observed, and those that
-/// a plan will create. Resolved once for an observation.
+/// What the names of a desired state lead to, resolved once for an observation: the devices that
+/// were observed, and those that a plan will create, and the routes, once they
+/// [are resolved](Self::with_routes).
 #[derive(Clone, Debug)]
-pub struct ResolvedDevices {
+pub struct Resolution {
     devices: Devices,
     /// Links of ours that have to be deleted and created anew, by index.
     recreated: BTreeSet<u32>,
@@ -223,9 +222,10 @@ pub struct ResolvedDevices {
     held: BTreeMap<u32, Hold>,
     /// The devices that lead to gateways.
     gateways: Gateways,
+    pub(crate) routes: Option<ResolvedRoutes>,
 }
 
-impl ResolvedDevices {
+impl Resolution {
     /// Resolves the names of a desired state. Of what was observed, no routes of ours are needed.
     ///
     /// # Errors
@@ -236,7 +236,7 @@ impl ResolvedDevices {
         observed: &Observed,
         owned: &Owned,
         policy: impl Into<Policy>,
-    ) -> Result<ResolvedDevices, DesiredError> {
+    ) -> Result<Resolution, DesiredError> {
         let policy = policy.into();
         let proof = Proof {
             policy: &policy,
@@ -285,7 +285,7 @@ impl ResolvedDevices {
             None => Recreated::default(),
         };
         let gateways = Gateways::of(desired, observed, &devices, proof);
-        Ok(ResolvedDevices { devices, recreated, held, gateways })
+        Ok(Resolution { devices, recreated, held, gateways, routes: None })
     }
 
     /// Returns the devices and their names.
@@ -293,36 +293,90 @@ impl ResolvedDevices {
         &self.devices
     }
 
-    /// Resolves the routes of a desired state, and assigns nexthop objects to them if they are to
-    /// have some. Of what was observed it takes nexthop objects alone.
-    pub fn resolve_routes(
-        &self,
+    /// Resolves the routes of a desired state, if it has some, and assigns nexthop objects to them
+    /// if they are to have some. Of what was observed it takes nexthop objects alone.
+    #[must_use]
+    pub fn with_routes(
+        self,
         desired: &Desired,
         observed: &Observed,
         policy: impl Into<Policy>,
-    ) -> Option<ResolvedRoutes> {
+    ) -> Resolution {
         let (devices, marker) = (&self.devices, policy.into().marker);
-        let routes = desired.routes.as_ref()?;
-        let resolved = match desired.nexthops {
+        let resolved = desired.routes.as_ref().map(|routes| match desired.nexthops {
             NexthopMode::Inline => ResolvedRoutes::new(routes, devices, marker),
             NexthopMode::Objects => {
                 ResolvedRoutes::with_objects(routes, devices, marker, &observed.nexthops)
             }
-        };
-        Some(resolved.with_gateways(&self.gateways))
+        });
+        self.with_resolved(resolved)
     }
 
-    /// Resolves routes that are to point at nexthop objects that are in the kernel and known.
-    /// Returns `None` if one of them needs another.
-    pub fn resolve_routes_on(
-        &self,
-        known: &NexthopAssignment,
+    /// Resolves routes that are to point at nexthop objects that are in the kernel, as a tracker
+    /// knows. Resolves none if one of them needs another.
+    #[must_use]
+    pub fn with_routes_on(
+        self,
+        known: &Tracker,
         routes: &Routes,
         policy: impl Into<Policy>,
-    ) -> Option<ResolvedRoutes> {
-        let marker = policy.into().marker;
-        let resolved = ResolvedRoutes::with_known_objects(routes, &self.devices, marker, known)?;
-        Some(resolved.with_gateways(&self.gateways))
+    ) -> Resolution {
+        let (devices, marker) = (&self.devices, policy.into().marker);
+        let resolved = known
+            .assignment()
+            .and_then(|known| ResolvedRoutes::with_known_objects(routes, devices, marker, known));
+        self.with_resolved(resolved)
+    }
+
+    /// Keeps the routes of an earlier resolution, and the nexthop objects that they point at.
+    #[must_use]
+    pub fn with_routes_of(self, before: Option<Resolution>) -> Resolution {
+        Resolution { routes: before.and_then(|before| before.routes), ..self }
+    }
+
+    fn with_resolved(self, routes: Option<ResolvedRoutes>) -> Resolution {
+        let routes = routes.map(|routes| routes.with_gateways(&self.gateways));
+        Resolution { routes, ..self }
+    }
+
+    /// Returns true if routes were resolved.
+    pub fn has_routes(&self) -> bool {
+        self.routes.is_some()
+    }
+
+    /// Returns the desired routes, or the part of them that is given, with those that were resolved.
+    pub(crate) fn routes_of<'a>(
+        &'a self,
+        desired: &'a Desired,
+        part: Option<&'a Routes>,
+    ) -> Option<(&'a Routes, &'a ResolvedRoutes)> {
+        part.or(desired.routes.as_ref()).zip(self.routes.as_ref())
+    }
+
+    /// Makes a matcher for the routes that were resolved, or for a part of them. Of the keys in
+    /// `kept`, all rows are kept; so are all rows of all keys if other routes were resolved.
+    ///
+    /// Returns `None` if none were resolved.
+    pub fn matcher<'a>(
+        &self,
+        routes: &'a Routes,
+        kept: BTreeSet<RouteKey>,
+    ) -> Option<DumpMatcher<'a>> {
+        Some(DumpMatcher::of_resolved(routes, self.routes.as_ref()?, kept))
+    }
+
+    /// Returns the keys of the routes that are outside of the domain of a policy, where `links` are
+    /// there.
+    pub fn outside_domain(
+        &self,
+        routes: &Routes,
+        links: &[Link],
+        owned: &Owned,
+        policy: &Policy,
+    ) -> BTreeSet<RouteKey> {
+        self.routes.as_ref().map_or_else(BTreeSet::new, |resolved| {
+            resolved.outside_domain(routes, links, owned, policy)
+        })
     }
 }
 

@@ -2,11 +2,10 @@
 //!
 //! - [`Routes`] indexes desired routes in the order in which the kernel dumps them.
 //! - [`ResolvedRoutes`] holds them with their devices found, and the nexthop objects that they
-//!   point at ([`NexthopTable`]). It is made once for one observation.
+//!   point at. It is made once for one observation.
 //! - [`DumpMatcher`] compares them with the rows of a dump as they arrive, each a [`PlainRoute`] if
 //!   it can be.
-//! - [`Tracker`] and [`NexthopAssignment`] keep what the kernel is known to hold between two
-//!   passes.
+//! - [`Tracker`] keeps what the kernel is known to hold between two passes.
 
 mod dump_matcher;
 mod gateways;
@@ -17,11 +16,10 @@ mod plain;
 mod resolved;
 mod tracker;
 
-pub use dump_matcher::{DumpMatcher, Mismatches, RouteDependencies};
+pub use dump_matcher::{DumpMatcher, RouteDependencies};
 pub use gateways::Gateway;
 pub(crate) use gateways::Gateways;
 pub use index::Routes;
-pub use nexthop_assignment::NexthopAssignment;
 pub use plain::PlainRoute;
-pub use resolved::ResolvedRoutes;
+pub(crate) use resolved::ResolvedRoutes;
 pub use tracker::Tracker;

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use trueup_net::{DumpMatcher, Family, Mismatches, Route};
+use trueup_net::{DumpMatcher, Family, Route};
 use trueup_netlink::codec::route::Row;
 use trueup_netlink::codec::{
     Consistency, DumpQuery, KindCodec as _, ReadScope, RowPosition, Undecodable,
@@ -30,7 +30,7 @@ impl Observer {
     }
 
     /// Matches the routes within a scope with those that a matcher expects. Returns the routes that
-    /// do not match and the mismatches; holds none of the others.
+    /// do not match; holds none of the others.
     ///
     /// # Errors
     ///
@@ -39,41 +39,22 @@ impl Observer {
         &mut self,
         scope: &ReadScope,
         matcher: &mut DumpMatcher<'_>,
-    ) -> Result<(Vec<Route>, Mismatches, Option<Incomplete>), Error> {
+    ) -> Result<(Vec<Route>, Option<Incomplete>), Error> {
         let mut all = Rows::default();
-        let mut mismatches = Mismatches::default();
         for query in Route::dumps(scope, self.socket.strict()) {
             let Consistency::Routes { family, .. } = query.consistency else {
                 continue;
             };
-            let mut dump = MatchedDump {
-                scope,
-                query: &query,
-                family,
-                matcher,
-                has_begun: false,
-                attempts: Vec::new(),
-            };
+            let mut dump = MatchedDump { scope, query: &query, family, matcher, has_begun: false };
             let (mut rows, mut incomplete) = self.read_query(&query, &mut dump)?;
             dump.end();
-            let mut attempts = dump.attempts;
-            let last = attempts.pop().unwrap_or_default();
-            // Without a consistent attempt, a route that any attempt saw exists.
-            let seen = match incomplete {
-                None => last,
-                Some(_) => attempts.iter().fold(last, Mismatches::common),
-            };
-            if seen.in_order() {
-                mismatches.add(seen);
-            } else {
+            if !matcher.settle(incomplete.is_none()) {
                 (rows, incomplete) = self.read_rows(scope, &query, |_| true)?;
-                matcher.begin(family);
-                mismatches.add(matcher.end(family, query.table));
+                matcher.settle_unseen(family, query.table);
             }
             all.add(rows, incomplete);
         }
-        let (rows, incomplete) = all.into_sorted();
-        Ok((rows, mismatches, incomplete))
+        Ok(all.into_sorted())
     }
 
     /// Matches the first routes within a scope, as many as the kernel sends at once, and returns
@@ -123,8 +104,6 @@ struct MatchedDump<'a, 'r> {
     family: Family,
     matcher: &'a mut DumpMatcher<'r>,
     has_begun: bool,
-    /// The mismatches of each attempt.
-    attempts: Vec<Mismatches>,
 }
 
 impl MatchedDump<'_, '_> {
@@ -132,8 +111,7 @@ impl MatchedDump<'_, '_> {
         if !std::mem::take(&mut self.has_begun) {
             self.matcher.begin(self.family);
         }
-        let mismatches = self.matcher.end(self.family, self.query.table);
-        self.attempts.push(mismatches);
+        self.matcher.end(self.family, self.query.table);
     }
 }
 

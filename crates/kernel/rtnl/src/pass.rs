@@ -17,7 +17,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use trueup_net::{Desired, Devices, Kinds, NexthopAssignment, Op, Policy, RouteKey};
+use trueup_net::{Desired, Devices, Kinds, Op, Policy, RouteKey, Tracker};
 use trueup_observe::{DirtySet, Observer};
 use trueup_reconcile::{Ledger, OpKey, PassLimits};
 
@@ -270,7 +270,7 @@ impl<'a> Pass<'a> {
         seen.owned = view.owned(observed);
         if !closed.is_empty() {
             // A link that is ours by now may have to be recreated.
-            seen.devices = None;
+            seen.are_devices_stale = true;
         }
         closed
     }
@@ -310,9 +310,9 @@ impl<'a> Pass<'a> {
             && (next.seen.moves_routes || crate::dirty_part::exceeds_part(&next.plan))
     }
 
-    /// The nexthop objects that the routes are known to point at.
-    fn assignment(&self) -> Option<&NexthopAssignment> {
-        self.baseline.as_ref()?.tracker.as_ref()?.assignment()
+    /// The tracker, if it knows at which nexthop objects the routes point.
+    fn assigned(&self) -> Option<&Tracker> {
+        self.baseline.as_ref()?.tracker.as_ref().filter(|tracker| tracker.has_objects())
     }
 
     /// Returns for how long an op is not tried, because it failed before. If another writer's object

@@ -1,8 +1,8 @@
 //! [`DumpMatcher`]: desired routes against the rows of a dump, as the rows arrive.
 //!
 //! A row matches if it has our marker, is exactly as desired, and is the only one of its key. Such
-//! a row is kept nowhere. All other rows on desired keys are kept, and their keys are
-//! [`Mismatches`]. The plan for the rows that were kept and for the mismatches is the plan for all.
+//! a row is kept nowhere. All other rows on desired keys are kept, and their keys are mismatches.
+//! The plan for the rows that were kept and for the mismatches is the plan for all.
 //! Rows straight out of a device are always kept: gateways may be reachable through them.
 //!
 //! The matcher walks both sides once, side by side, and so depends on the order of the dump. It
@@ -10,24 +10,26 @@
 //!
 //! - `walk` finds what is desired on the key of a row: table, destination, metric, type of service.
 //! - `compare` compares all else.
-//! - `result` is what the matcher returns.
+//! - `result` is what it finds in one dump.
 
 mod compare;
 mod result;
 mod walk;
 
 use std::collections::BTreeSet;
+use std::hash::Hash;
 
 use trueup_diff::{Found, Verdict, decide};
 
 use super::index::{Id, Key4, Key6, Packed, Routes};
 use super::plain::PlainRoute;
-use super::resolved::ResolvedRoutes;
+use super::resolved::{DeviceName, ResolvedRoutes};
+use crate::devices::Devices;
 use crate::kinds::{Item as _, Route, RouteKey};
 use crate::values::Family;
 use compare::Expected;
-use result::RowMatch;
-pub use result::{Mismatches, RouteDependencies};
+pub use result::RouteDependencies;
+use result::{Mismatches, RowMatch};
 use walk::{OnKey, Walk};
 
 /// Compares desired routes with a dump.
@@ -48,12 +50,27 @@ pub struct DumpMatcher<'a> {
     /// The last row, if it matched and is not plain. Where `last` is given too, it is older.
     last_other: Option<Box<Route>>,
     in_order: bool,
+    /// The dumps that were ended, and are not settled.
+    attempts: Vec<Mismatches>,
+    found: Mismatches,
+    /// What an earlier read found.
+    before: Option<Mismatches>,
 }
 
 impl<'a> DumpMatcher<'a> {
-    /// Makes a matcher for routes, or for a part of those that were resolved. Of the keys in
-    /// `kept`, all rows are kept; so are all rows of all keys if `resolved` is of other routes.
-    pub fn new<D>(
+    /// Makes a matcher for routes that bear `marker`, with their next hops written out.
+    pub fn new<D: DeviceName>(
+        routes: &'a Routes<D>,
+        devices: &Devices,
+        marker: u8,
+    ) -> DumpMatcher<'a> {
+        let resolved = ResolvedRoutes::new(routes, devices, marker);
+        DumpMatcher::of_resolved(routes, &resolved, BTreeSet::new())
+    }
+
+    /// Makes a matcher for routes, or for a part of those that were resolved: see
+    /// [`Resolution::matcher`](crate::Resolution::matcher).
+    pub(crate) fn of_resolved<D>(
         routes: &'a Routes<D>,
         resolved: &ResolvedRoutes,
         kept: BTreeSet<RouteKey>,
@@ -73,6 +90,9 @@ impl<'a> DumpMatcher<'a> {
             last: None,
             last_other: None,
             in_order: true,
+            attempts: Vec::new(),
+            found: Mismatches::default(),
+            before: None,
         }
     }
 
@@ -236,8 +256,8 @@ impl<'a> DumpMatcher<'a> {
         self.differing
     }
 
-    /// Ends the dump of a family, of one table or of all, and returns what the matcher found.
-    pub fn end(&mut self, family: Family, table: Option<u32>) -> Mismatches {
+    /// Ends the dump of a family, of one table or of all.
+    pub fn end(&mut self, family: Family, table: Option<u32>) {
         let mut mismatches = Mismatches {
             matched: self.matched,
             disorder: !self.in_order,
@@ -249,14 +269,71 @@ impl<'a> DumpMatcher<'a> {
             Family::Inet6 => mismatches.v6 = self.v6.end(table),
         }
         self.begin(family);
-        mismatches
+        self.attempts.push(mismatches);
+    }
+
+    /// Settles the attempts at one dump that were ended since the last call. The last one counts if
+    /// it is consistent; if not, a route that any attempt saw is in place.
+    ///
+    /// Returns false if the rows came out of order. Then the attempts count for nothing.
+    #[must_use]
+    pub fn settle(&mut self, is_consistent: bool) -> bool {
+        let mut attempts = std::mem::take(&mut self.attempts);
+        let last = attempts.pop().unwrap_or_default();
+        let seen =
+            if is_consistent { last } else { attempts.iter().fold(last, Mismatches::common) };
+        let is_in_order = !seen.disorder;
+        if is_in_order {
+            self.found.add(seen);
+        }
+        is_in_order
+    }
+
+    /// Settles a dump of which no row was matched, and all were kept.
+    pub fn settle_unseen(&mut self, family: Family, table: Option<u32>) {
+        self.begin(family);
+        self.end(family, table);
+        // Of no rows none is out of order.
+        let _ = self.settle(true);
+    }
+
+    /// Begins another read of the same routes.
+    pub fn begin_again(&mut self) {
+        self.before = Some(std::mem::take(&mut self.found));
+    }
+
+    /// Joins the two reads: a route that either saw is in place. Returns true if the second lacks a
+    /// route that the first saw.
+    pub fn join(&mut self) -> bool {
+        let Some(before) = self.before.take() else { return false };
+        let is_changing = !before.contains(&self.found);
+        self.found = before.common(&self.found);
+        is_changing
+    }
+
+    /// Returns the number of routes that are in sync.
+    pub fn matched(&self) -> usize {
+        self.found.matched
+    }
+
+    /// Returns the routes that no row matched, and those on whose keys a row was kept.
+    pub fn out_of_sync<D: Clone + Eq + Hash>(
+        &self,
+        routes: &Routes<D>,
+        kept: &[Route],
+    ) -> Routes<D> {
+        routes.mismatched(&self.found, kept)
+    }
+
+    /// Ends the matching, and returns what the routes in sync depend on.
+    pub fn into_dependencies(self) -> RouteDependencies {
+        self.found.dependencies
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::devices::Devices;
     use crate::kinds::{NextHop, NextHops};
     use crate::values::Dev;
 
@@ -283,8 +360,7 @@ mod tests {
     }
 
     fn matcher(routes: &Routes) -> DumpMatcher<'_> {
-        let resolved = ResolvedRoutes::new(routes, &Devices::default(), MARKER);
-        DumpMatcher::new(routes, &resolved, BTreeSet::new())
+        DumpMatcher::new(routes, &Devices::default(), MARKER)
     }
 
     #[test]
@@ -295,14 +371,16 @@ mod tests {
         for row in &rows {
             assert_eq!(matcher.match_route(row), RowMatch::Matched);
         }
-        let all = matcher.end(Family::Inet, None);
-        assert_eq!((all.matched(), all.in_order()), (3, true));
-        assert!(routes.mismatched(&all, &[]).is_empty());
+        matcher.end(Family::Inet, None);
+        assert!(matcher.settle(true));
+        assert_eq!(matcher.matched(), 3);
+        assert!(matcher.out_of_sync(&routes, &[]).is_empty());
 
         for at in [2, 0, 1] {
             let _ = matcher.match_route(&rows[at]);
         }
-        assert!(!matcher.end(Family::Inet, None).in_order());
+        matcher.end(Family::Inet, None);
+        assert!(!matcher.settle(true));
     }
 
     /// What the rows that were dropped depend on is known from the matcher alone.
@@ -326,11 +404,11 @@ mod tests {
             matcher.begin(Family::Inet);
             for (row, index) in rows.iter().zip([4, 5]) {
                 assert_eq!(matcher.match_route(row), RowMatch::Matched);
-                let found = matcher.end(Family::Inet, None);
-                let RouteDependencies { devices, sources: found_sources, .. } =
-                    found.dependencies();
-                assert!(devices.iter().eq([&index]), "{devices:?}");
-                assert_eq!(found_sources, &sources);
+                matcher.end(Family::Inet, None);
+                assert!(matcher.settle(true));
+                let RouteDependencies { devices, sources: found, .. } =
+                    std::mem::take(&mut matcher.found.dependencies);
+                assert_eq!((devices, &found), (BTreeSet::from([index]), &sources));
             }
         }
     }
@@ -344,8 +422,9 @@ mod tests {
         let both = RowMatch::KeptBoth(Box::new(rows[0].clone()));
         assert_eq!(matcher.match_route(&rows[0]), both);
         assert_eq!(matcher.match_route(&rows[0]), RowMatch::Kept);
-        let found = matcher.end(Family::Inet, None);
-        assert_eq!(found.matched(), 0);
-        assert_eq!(routes.mismatched(&found, &rows[..1]).len(), 2);
+        matcher.end(Family::Inet, None);
+        assert!(matcher.settle(true));
+        assert_eq!(matcher.matched(), 0);
+        assert_eq!(matcher.out_of_sync(&routes, &rows[..1]).len(), 2);
     }
 }

@@ -16,7 +16,7 @@ use crate::kinds::{Nexthop, Route};
 
 /// The nexthop objects that desired routes are known to point at.
 #[derive(Clone, Debug, PartialEq)]
-pub struct NexthopAssignment {
+pub(crate) struct NexthopAssignment {
     /// The sets of next hops whose objects are in the kernel as desired.
     pub(super) table: Arc<NexthopTable>,
     /// All others.
@@ -31,7 +31,7 @@ pub struct NexthopAssignment {
 impl NexthopAssignment {
     /// Records that a pass has found the objects of routes in the kernel, but for those with the
     /// ids `undone`.
-    pub fn in_sync(resolved: &ResolvedRoutes, undone: BTreeSet<u32>) -> NexthopAssignment {
+    pub(super) fn in_sync(resolved: &ResolvedRoutes, undone: BTreeSet<u32>) -> NexthopAssignment {
         let (done_sets, undone_sets) = resolved.nexthop_table().split(&undone);
         NexthopAssignment {
             table: Arc::new(done_sets),
@@ -48,7 +48,7 @@ impl NexthopAssignment {
 
     /// Returns true if each route stays on its object, given the objects that all are to point at
     /// now.
-    pub fn is_current(&self, resolved: &ResolvedRoutes) -> bool {
+    pub(super) fn is_current(&self, resolved: &ResolvedRoutes) -> bool {
         resolved.assigned().all(|(id, route, object)| {
             let before = self.replaced.get(&id).copied().or_else(|| self.table.object_of(route));
             object == before.or_else(|| self.undone_sets.object_of(route))
@@ -57,7 +57,7 @@ impl NexthopAssignment {
 
     /// Returns true if an object that was there is gone, and its routes with it, or if one that was
     /// not as desired is so by now: routes may have waited for it.
-    pub fn is_outdated(&self, resolved: &ResolvedRoutes, observed: &[Nexthop]) -> bool {
+    pub(super) fn is_outdated(&self, resolved: &ResolvedRoutes, observed: &[Nexthop]) -> bool {
         resolved.nexthop_table().all().iter().any(|nexthop| {
             let there = observed.iter().find(|it| it.id == nexthop.id);
             if self.undone.contains(&nexthop.id) { there == Some(nexthop) } else { there.is_none() }

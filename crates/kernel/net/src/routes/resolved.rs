@@ -48,7 +48,7 @@ impl DeviceName for Dev {
 /// It is made for one state of the routes and one set of devices. Whatever compares or plans these
 /// routes, or a part of them, takes it, so that names are resolved once.
 #[derive(Clone, Debug)]
-pub struct ResolvedRoutes {
+pub(crate) struct ResolvedRoutes {
     revision: Revision,
     devices: Devices,
     pub(super) marker: u8,
@@ -65,7 +65,11 @@ impl ResolvedRoutes {
     /// Resolves routes that are to bear `marker`, with their next hops written out in each.
     ///
     /// Indexed routes (`Routes<Dev>`) need no devices.
-    pub fn new<D: DeviceName>(routes: &Routes<D>, devices: &Devices, marker: u8) -> ResolvedRoutes {
+    pub(crate) fn new<D: DeviceName>(
+        routes: &Routes<D>,
+        devices: &Devices,
+        marker: u8,
+    ) -> ResolvedRoutes {
         ResolvedRoutes {
             revision: routes.revision(),
             devices: devices.clone(),
@@ -90,7 +94,7 @@ impl ResolvedRoutes {
 
     /// Resolves routes that are to point at nexthop objects. `observed` are the objects that are in
     /// the kernel.
-    pub fn with_objects<D: DeviceName>(
+    pub(crate) fn with_objects<D: DeviceName>(
         routes: &Routes<D>,
         devices: &Devices,
         marker: u8,
@@ -167,7 +171,7 @@ impl ResolvedRoutes {
 
     /// Returns the keys of the routes that are outside of the domain of a policy, where `links` are
     /// there.
-    pub fn outside_domain<D: DeviceName>(
+    pub(crate) fn outside_domain<D: DeviceName>(
         &self,
         routes: &Routes<D>,
         links: &[Link],

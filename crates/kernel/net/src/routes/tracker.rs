@@ -16,7 +16,8 @@ use super::nexthop_assignment::NexthopAssignment;
 use super::nexthop_table::can_point;
 use super::resolved::DeviceName;
 use crate::devices::Devices;
-use crate::kinds::{Item as _, Route, RouteKey};
+use crate::kinds::{Item as _, Nexthop, Route, RouteKey};
+use crate::resolve::Resolution;
 
 /// The desired routes of a revision, and the keys on which the kernel holds something else.
 ///
@@ -61,15 +62,30 @@ impl Tracker {
         }
     }
 
-    /// Records at which nexthop objects the routes point.
+    /// Records that a pass has found the nexthop objects of routes in the kernel, but for those
+    /// with the ids `undone`.
+    ///
+    /// Returns `None` if no routes were resolved.
     #[must_use]
-    pub fn with_assignment(mut self, assignment: NexthopAssignment) -> Tracker {
-        self.assignment = Some(assignment);
-        self
+    pub fn with_objects(self, resolved: &Resolution, undone: BTreeSet<u32>) -> Option<Tracker> {
+        let assignment = NexthopAssignment::in_sync(resolved.routes.as_ref()?, undone);
+        Some(Tracker { assignment: Some(assignment), ..self })
     }
 
-    /// Returns the nexthop objects that the routes point at, if they are to point at some.
-    pub fn assignment(&self) -> Option<&NexthopAssignment> {
+    /// Returns true if it is known at which nexthop objects the routes point.
+    pub fn has_objects(&self) -> bool {
+        self.assignment.is_some()
+    }
+
+    /// Returns true if each route stays on its object, given the objects that all are to point at
+    /// now, none of these is gone, and none for which routes may have waited is there by now.
+    pub fn keeps_objects(&self, resolved: &Resolution, observed: &[Nexthop]) -> bool {
+        self.assignment.as_ref().zip(resolved.routes.as_ref()).is_some_and(|(known, resolved)| {
+            known.is_current(resolved) && !known.is_outdated(resolved, observed)
+        })
+    }
+
+    pub(crate) fn assignment(&self) -> Option<&NexthopAssignment> {
         self.assignment.as_ref()
     }
 

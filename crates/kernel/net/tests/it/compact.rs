@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use trueup_net::render::snapshot_hash;
 use trueup_net::{
     Action, Desired, Dev, IfName, Item, Kinds, Link, LinkKind, Metric, NextHop, NextHops, Object,
-    Observed, Owned, Plan, Policy, Prefix, ResolvedDevices, Route, RouteKey, RouteType, Routes,
+    Observed, Owned, Plan, Policy, Prefix, Resolution, Route, RouteKey, RouteType, Routes,
     plan_with,
 };
 
@@ -85,10 +85,9 @@ fn rows(n: u32) -> Vec<Route> {
 
 fn planned(desired: &Desired, observed: &Observed, policy: &Policy) -> Plan {
     let owned = Owned::default();
-    let devices = ResolvedDevices::of(desired, observed, &owned, policy).unwrap();
-    let resolved = devices.resolve_routes(desired, observed, policy);
-    let routes = desired.routes.as_ref().zip(resolved.as_ref());
-    plan_with(desired, routes, &devices, observed, &owned, policy).unwrap()
+    let names = Resolution::of(desired, observed, &owned, policy).unwrap();
+    let names = names.with_routes(desired, observed, policy);
+    plan_with(desired, None, &names, observed, &owned, policy).unwrap()
 }
 
 #[test]

@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use trueup_net::{
-    Desired, Dev, Devices, IfName, Kinds, Link, NextHop, NextHops, Nexthop, NexthopAssignment,
-    NexthopMode, Object, Observed, Owned, Plan, ResolvedDevices, ResolvedRoutes, Route, Routes,
-    Tracker, plan, plan_resolved, resolve_with,
+    Desired, Dev, Devices, IfName, Kinds, Link, NextHop, NextHops, Nexthop, NexthopMode, Object,
+    Observed, Owned, Plan, Resolution, Route, Routes, Tracker, plan, plan_resolved, resolve_with,
 };
 
 const MARKER: u8 = 116;
@@ -66,10 +65,9 @@ fn planned(desired: &Desired, observed: &Observed) -> Plan {
 }
 
 /// The desired routes, resolved, given the nexthop objects that are there.
-fn resolved(desired: &Desired, there: &Observed) -> (ResolvedDevices, ResolvedRoutes) {
-    let devices = ResolvedDevices::of(desired, there, &Owned::default(), MARKER).unwrap();
-    let routes = devices.resolve_routes(desired, there, MARKER).unwrap();
-    (devices, routes)
+fn resolved(desired: &Desired, there: &Observed) -> Resolution {
+    let names = Resolution::of(desired, there, &Owned::default(), MARKER).unwrap();
+    names.with_routes(desired, there, MARKER)
 }
 
 /// The plan for the objects alone, or for single routes, if one of these will do.
@@ -80,32 +78,29 @@ fn of_part(tracker: &Tracker, desired: &Desired, there: &Observed) -> Option<Pla
     if !tracker.follow(all, &names, MARKER) {
         return None;
     }
-    let assignment = tracker.assignment()?;
-    let plan = |routes: &Routes, resolved: &ResolvedRoutes, there: &Observed, devices| {
-        let routes = Some((routes, resolved));
-        let resolved = resolve_with(desired, routes, devices, MARKER).unwrap();
+    let plan = |routes: &Routes, names: &Resolution, there: &Observed| {
+        let resolved = resolve_with(desired, Some(routes), names, MARKER).unwrap();
         Some(plan_resolved(&resolved, there, &Owned::default()).unwrap())
     };
     if tracker.has_replaced_nexthops() {
         let alone = observed(Vec::new(), there.nexthops.clone());
-        let (devices, resolved) = resolved(desired, &alone);
-        let stays = assignment.is_current(&resolved);
-        return stays.then(|| plan(&Routes::new(), &resolved, &alone, &devices))?;
+        let names = resolved(desired, &alone);
+        let stays = tracker.keeps_objects(&names, &alone.nexthops);
+        return stays.then(|| plan(&Routes::new(), &names, &alone))?;
     }
     let (routes, rows) = tracker.partial_input(all);
     let alone = observed(rows, Vec::new());
-    let devices = ResolvedDevices::of(desired, &alone, &Owned::default(), MARKER).unwrap();
-    let resolved = devices.resolve_routes_on(assignment, &routes, MARKER)?;
-    plan(&routes, &resolved, &alone, &devices)
+    let names = Resolution::of(desired, &alone, &Owned::default(), MARKER).unwrap();
+    let names = names.with_routes_on(&tracker, &routes, MARKER);
+    names.has_routes().then(|| plan(&routes, &names, &alone))?
 }
 
 /// What is there once all is as desired, and which route is on which object then.
 fn settled(desired: &Desired, before: &Observed) -> (Observed, Tracker) {
-    let (devices, routes) = resolved(desired, before);
-    let assignment = NexthopAssignment::in_sync(&routes, BTreeSet::new());
-    let tracker = Tracker::in_sync(desired.routes.as_ref().unwrap()).with_assignment(assignment);
-    let routes = desired.routes.as_ref().zip(Some(&routes));
-    let resolved = resolve_with(desired, routes, &devices, MARKER).unwrap();
+    let names = resolved(desired, before);
+    let tracker = Tracker::in_sync(desired.routes.as_ref().unwrap());
+    let tracker = tracker.with_objects(&names, BTreeSet::new()).unwrap();
+    let resolved = resolve_with(desired, None, &names, MARKER).unwrap();
     let after = observed(resolved.routes.unwrap(), resolved.nexthops.unwrap());
     (after, tracker)
 }

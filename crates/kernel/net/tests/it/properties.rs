@@ -9,10 +9,9 @@ use crate::common::{
 use proptest::prelude::*;
 use trueup_net::render::snapshot_hash;
 use trueup_net::{
-    Action, Desired, Dev, Difference, DumpMatcher, Family, Hold, Item, Kind, Link, Mismatches,
-    Object, ObjectKey, ObjectKind as _, Observed, Op, Ownership, Plan, Reason, Resolved,
-    ResolvedDevices, ResolvedRoutes, Route, RouteKey, Routes, plan_resolved, plan_with, proof,
-    resolve, resolve_with,
+    Action, Desired, Dev, Difference, Family, Hold, Item, Kind, Link, Object, ObjectKey,
+    ObjectKind as _, Observed, Op, Ownership, Plan, Reason, Resolution, Resolved, Route, RouteKey,
+    Routes, plan_resolved, plan_with, proof, resolve, resolve_with,
 };
 
 proptest! {
@@ -534,25 +533,24 @@ proptest! {
         let by_ledger = world.policy.by_ledger.contains(Kind::Route);
         let (Some(routes), false) = (&desired.routes, by_ledger) else { return Ok(()) };
         let World { observed, owned, policy, .. } = &world;
-        let devices = ResolvedDevices::of(&desired, observed, owned, policy).unwrap();
+        let names = Resolution::of(&desired, observed, owned, policy).unwrap();
+        let names = names.with_routes(&desired, observed, policy);
         let of_ledger = |key: &ObjectKey| match key {
             ObjectKey::Route(key) => Some(*key),
             _ => None,
         };
         let former = owned.former.keys().chain(owned.returning.keys()).filter_map(of_ledger);
-        let resolved = ResolvedRoutes::new(routes, devices.devices(), policy.marker);
-        let outside = resolved.outside_domain(routes, &observed.links, owned, policy);
+        let outside = names.outside_domain(routes, &observed.links, owned, policy);
         let kept = owned.routes.keys().copied().chain(former).chain(outside);
         let kept: BTreeSet<RouteKey> = kept.collect();
         // A dump is of our routes alone, or of all writers'.
         for is_of_all in [false, true] {
-            let mut matcher = DumpMatcher::new(routes, &resolved, kept.clone());
+            let mut matcher = names.matcher(routes, kept.clone()).unwrap();
             let mut rest = world.clone();
             let mut rows = std::mem::take(&mut rest.observed.routes);
             rows.sort_by_key(Item::key);
             let is_ours = |row: &Route| row.protocol == world.policy.marker;
             let mut there = Vec::new();
-            let mut mismatches = Mismatches::default();
             for family in [Family::Inet, Family::Inet6] {
                 matcher.begin(family);
                 for row in rows.iter().filter(|row| row.family() == family) {
@@ -575,24 +573,24 @@ proptest! {
                     rest.observed.routes.extend_from_slice(&of_row);
                     there.append(&mut of_row);
                 }
-                mismatches.add(matcher.end(family, None));
+                matcher.end(family, None);
+                prop_assert!(matcher.settle(true));
             }
-            prop_assert!(mismatches.in_order());
             let mut narrowed = desired.clone();
-            narrowed.routes = Some(routes.mismatched(&mismatches, &there));
+            narrowed.routes = Some(matcher.out_of_sync(routes, &there));
             let rest_plan = rest.plan(&narrowed).unwrap();
             prop_assert_eq!(rest_plan.text().to_string(), plan.text().to_string());
             prop_assert_eq!(&rest_plan, &plan);
 
             // So is it with the names of all routes, resolved once.
             let (observed, policy) = (&rest.observed, &rest.policy);
-            let devices = ResolvedDevices::of(&desired, observed, &rest.owned, policy).unwrap();
-            let all = devices.resolve_routes(&desired, observed, policy);
-            let part = narrowed.routes.as_ref().zip(all.as_ref());
-            let resolved = resolve_with(&desired, part, &devices, policy).unwrap();
+            let names = Resolution::of(&desired, observed, &rest.owned, policy).unwrap();
+            let names = names.with_routes(&desired, observed, policy);
+            let part = narrowed.routes.as_ref();
+            let resolved = resolve_with(&desired, part, &names, policy).unwrap();
             prop_assert_eq!(&plan_resolved(&resolved, observed, &rest.owned).unwrap(), &plan);
             let owned = &rest.owned;
-            let one_by_one = plan_with(&desired, part, &devices, observed, owned, policy).unwrap();
+            let one_by_one = plan_with(&desired, part, &names, observed, owned, policy).unwrap();
             prop_assert_eq!(&one_by_one, &plan);
         }
     }
@@ -608,15 +606,16 @@ proptest! {
         prop_assert_eq!(&all, &listed.observed.routes);
         prop_assert_eq!(snapshot_hash(&compact.observed), snapshot_hash(&listed.observed));
         // Where routes are not managed all of them are foreign.
-        let Some(routes) = &desired.routes else { return Ok(()) };
+        if desired.routes.is_none() {
+            return Ok(());
+        }
         let plan = listed.plan(&desired).unwrap();
         prop_assert_eq!(&compact.plan(&desired).unwrap(), &plan);
 
         let World { observed, owned, policy, .. } = &compact;
-        let devices = ResolvedDevices::of(&desired, observed, owned, policy).unwrap();
-        let resolved = devices.resolve_routes(&desired, observed, policy);
-        let routes = resolved.as_ref().map(|resolved| (routes, resolved));
-        let one_by_one = plan_with(&desired, routes, &devices, observed, owned, policy).unwrap();
+        let names = Resolution::of(&desired, observed, owned, policy).unwrap();
+        let names = names.with_routes(&desired, observed, policy);
+        let one_by_one = plan_with(&desired, None, &names, observed, owned, policy).unwrap();
         prop_assert_eq!(&one_by_one, &plan);
 
         let is_wanted = |route: &Route| route.metric % 2 == 0;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use trueup_net::{
-    Desired, Dev, Devices, IfName, Item as _, Kind, Kinds, Link, NextHops, NexthopAssignment,
-    NexthopMode, Object, Observed, Route, RouteDependencies, RouteKey, Routes, Tracker,
+    Desired, Dev, Devices, IfName, Item as _, Kind, Kinds, Link, NextHops, NexthopMode, Object,
+    Observed, Route, RouteDependencies, RouteKey, Routes, Tracker,
 };
 use trueup_observe::{DirtySet, WatchScope};
 use trueup_reconcile::OpKey;
@@ -164,7 +164,7 @@ impl Baseline {
         let facts = Facts {
             is_part_known: true,
             are_nexthops_due: news.are_nexthops_due,
-            are_routes_assigned: tracker.is_some_and(|tracker| tracker.assignment().is_some()),
+            are_routes_assigned: tracker.is_some_and(Tracker::has_objects),
             are_routes_due: news.part.has_routes(),
             are_routes_tracked: !news.is_read_needed && is_ground_firm && !routes.is_empty(),
             are_routes_alone: !news.is_shared
@@ -361,8 +361,7 @@ fn tracker(pass: &Pass<'_>, last: &PassPlan, before: Option<Tracker>) -> Option<
             Object::Nexthop(nexthop) => Some(nexthop.id),
             _ => None,
         });
-        let assignment = NexthopAssignment::in_sync(seen.routes.as_ref()?, undone.collect());
-        tracker = tracker.with_assignment(assignment);
+        tracker = tracker.with_objects(seen.names.as_ref()?, undone.collect())?;
     }
     let mut left: BTreeMap<RouteKey, Vec<Route>> = plan
         .ops

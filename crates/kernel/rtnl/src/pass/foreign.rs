@@ -63,10 +63,10 @@ impl Pass<'_> {
         self.foreign.extend(read.on_keys);
         if read.is_new && concerns_devices {
             // Other links than before may have to be recreated.
-            seen.devices = None;
+            seen.are_devices_stale = true;
             let is_assigned = matches!(self.mode.keys, Keys::Nexthops(_) | Keys::Routes(..));
             // Routes in sync stay on their nexthop objects.
-            seen.routes.take_if(|_| seen.out_of_sync.is_none() && !is_assigned);
+            seen.names.take_if(|_| seen.out_of_sync.is_none() && !is_assigned);
         }
         Ok(read.is_new)
     }

@@ -12,9 +12,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use trueup_net::{
-    Desired, DumpMatcher, Family, IfName, Item, Kind, Kinds, Link, LinkStatus, Mismatches,
-    Observed, Owned, Policy, ResolvedDevices, ResolvedRoutes, Route, RouteDependencies, RouteKey,
-    Routes,
+    Desired, DumpMatcher, Family, IfName, Item, Kind, Kinds, Link, LinkStatus, Observed, Owned,
+    Policy, Resolution, Route, RouteDependencies, RouteKey, Routes,
 };
 use trueup_observe::{Incomplete, Observer, ReadScope, Snapshot};
 
@@ -39,10 +38,10 @@ pub(crate) struct Observation {
     pub(crate) snapshot: Snapshot,
     /// What of it is ours by the ledger.
     pub(crate) owned: Owned,
-    /// The devices, once they are resolved.
-    pub(crate) devices: Option<ResolvedDevices>,
-    /// The desired routes, resolved, once they are.
-    pub(crate) routes: Option<ResolvedRoutes>,
+    /// The devices and the desired routes, once they are resolved.
+    pub(crate) names: Option<Resolution>,
+    /// The devices have to be resolved anew.
+    pub(super) are_devices_stale: bool,
     /// A route has to move to a nexthop object that is not known, or may point at one that is there
     /// at last, which only a pass over everything can do.
     pub(super) moves_routes: bool,
@@ -189,15 +188,14 @@ impl KnownLinks {
 /// with what is desired are held nowhere.
 struct InSyncFilter<'a> {
     routes: &'a Routes,
-    devices: ResolvedDevices,
-    resolved: ResolvedRoutes,
+    names: Resolution,
     /// Keys of which all rows are kept.
     kept: BTreeSet<RouteKey>,
 }
 
-impl InSyncFilter<'_> {
-    fn matcher(&self) -> DumpMatcher<'_> {
-        DumpMatcher::new(self.routes, &self.resolved, self.kept.clone())
+impl<'a> InSyncFilter<'a> {
+    fn matcher(&self) -> Option<DumpMatcher<'a>> {
+        self.names.matcher(self.routes, self.kept.clone())
     }
 }
 
@@ -229,7 +227,9 @@ impl<'a> Reader<'a> {
         if let Some(routes) = &self.desired.routes {
             snapshot.observed.gateways = observer.gateways(&routes.open_gateways())?;
         }
-        let drops = managed.contains(Kind::Route) && self.rows == Read::OutOfSync;
+        let drops = managed.contains(Kind::Route)
+            && self.rows == Read::OutOfSync
+            && !route_scopes(self.keys, self.policy.marker).is_empty();
         let filter = drops.then(|| self.filter(&snapshot.observed)).flatten();
         let replaces =
             filter.as_ref().is_some_and(|filter| self.has_routes_to_replace(observer, filter));
@@ -239,45 +239,37 @@ impl<'a> Reader<'a> {
             Vec::from_iter(self.may_be_behind().then_some(Family::Inet))
         };
         let scopes = self.route_scopes(&of_all_writers);
-        let mut mismatches =
-            self.read_routes(observer, managed, &scopes, filter.as_ref(), &mut snapshot)?;
+        let mut matcher = filter.as_ref().and_then(InSyncFilter::matcher);
+        self.read_routes(observer, managed, &scopes, matcher.as_mut(), &mut snapshot)?;
         let foreign = self.foreign_keys(&snapshot, &of_all_writers);
         let missing = self.ledger_view.missing(&snapshot.observed);
         if missing != Kinds::NONE {
             let mut again = self.read_all_but_routes(observer, missing)?;
-            let still =
-                self.read_routes(observer, missing, &scopes, filter.as_ref(), &mut again)?;
+            let mut of_routes = matcher.as_mut().filter(|_| missing.contains(Kind::Route));
+            if let Some(matcher) = &mut of_routes {
+                matcher.begin_again();
+            }
+            self.read_routes(observer, missing, &scopes, of_routes.as_deref_mut(), &mut again)?;
             fill(&mut snapshot, again, missing);
-            if let (Some(first), Some(still)) = (&mismatches, &still) {
-                let is_changing = !first.contains(still);
-                let reason = is_changing.then_some(Incomplete::Changing(Kind::Route));
+            if let Some(matcher) = of_routes {
+                let reason = matcher.join().then_some(Incomplete::Changing(Kind::Route));
                 snapshot.mark_read(Kind::Route, reason);
-                mismatches = Some(first.clone().common(still));
             }
         }
-        let out_of_sync = mismatches.map(|mismatches| {
+        let out_of_sync = matcher.map(|matcher| {
             let there = &snapshot.observed.routes;
-            let routes = self.desired.routes.as_ref().filter(|_| mismatches.matched() > 0);
+            let routes = self.desired.routes.as_ref().filter(|_| matcher.matched() > 0);
             OutOfSync {
-                routes: routes.map(|routes| routes.mismatched(&mismatches, there)),
-                dependencies: mismatches.dependencies().clone(),
+                routes: routes.map(|routes| matcher.out_of_sync(routes, there)),
+                dependencies: matcher.into_dependencies(),
             }
         });
         if replaces {
             // They can be most of what a pass holds, and the plan is as large again.
             snapshot.observed.compact_routes(self.policy);
         }
-        let (devices, routes) = filter.map(|it| (it.devices, it.resolved)).unzip();
-        // If none was compared, nexthop objects are still to be assigned to all of them.
-        let routes = routes.filter(|_| out_of_sync.is_some());
-        Ok(Observation {
-            snapshot,
-            devices,
-            routes,
-            out_of_sync,
-            foreign,
-            ..Observation::default()
-        })
+        let names = filter.map(|filter| filter.names);
+        Ok(Observation { snapshot, names, out_of_sync, foreign, ..Observation::default() })
     }
 
     /// Adds the addresses to the kinds that are read, where links are to be ports: what is on those
@@ -300,9 +292,11 @@ impl<'a> Reader<'a> {
             return false;
         }
         let scope = marked_routes(self.policy.marker);
-        let differing = observer.sample_routes(&scope, &mut filter.matcher());
-        // An error shows when all is read.
-        differing.is_ok_and(|differing| differing > 0)
+        filter.matcher().is_some_and(|mut matcher| {
+            let differing = observer.sample_routes(&scope, &mut matcher);
+            // An error shows when all is read.
+            differing.is_ok_and(|differing| differing > 0)
+        })
     }
 
     /// Returns true if another writer's IPv4 route may be in front of one of ours: of several on a
@@ -364,8 +358,11 @@ impl<'a> Reader<'a> {
         }
         let owned = self.ledger_view.owned(observed);
         // An error in a link shows when the plan is made.
-        let devices = ResolvedDevices::of(self.desired, observed, &owned, self.policy).ok()?;
-        let resolved = devices.resolve_routes(self.desired, observed, self.policy)?;
+        let names = Resolution::of(self.desired, observed, &owned, self.policy).ok()?.with_routes(
+            self.desired,
+            observed,
+            self.policy,
+        );
         let of_ledger = self.ledger_view.keys().filter_map(|key| match key {
             RecordKey::Route(key) => Some(*key),
             _ => None,
@@ -376,9 +373,9 @@ impl<'a> Reader<'a> {
             .copied()
             .chain(of_ledger)
             // They count as another writer's, whom an op may cost something.
-            .chain(resolved.outside_domain(routes, &observed.links, &owned, self.policy))
+            .chain(names.outside_domain(routes, &observed.links, &owned, self.policy))
             .collect();
-        Some(InSyncFilter { routes, devices, resolved, kept })
+        Some(InSyncFilter { routes, names, kept })
     }
 
     fn read_all_but_routes(
@@ -393,23 +390,20 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Adds the routes in these scopes to a snapshot. Returns the mismatches of those that went
-    /// through a filter.
+    /// Adds the routes in these scopes to a snapshot, without those that a matcher drops.
     fn read_routes(
         &self,
         observer: &mut Observer,
         managed: Kinds,
         scopes: &[ReadScope],
-        filter: Option<&InSyncFilter<'_>>,
+        mut matcher: Option<&mut DumpMatcher<'_>>,
         snapshot: &mut Snapshot,
-    ) -> Result<Option<Mismatches>, Error> {
+    ) -> Result<(), Error> {
         if !managed.contains(Kind::Route) {
-            return Ok(None);
+            return Ok(());
         }
         let marker = self.policy.marker;
-        let mut mismatches: Option<Mismatches> = None;
         let mut incomplete = Vec::new();
-        let mut matcher = filter.map(InSyncFilter::matcher);
         let mut unread = Cow::Borrowed(self.unmarked);
         for scope in scopes {
             let is_of_all_writers = scope.protocol.is_none();
@@ -420,11 +414,7 @@ impl<'a> Reader<'a> {
                     || self.desired.has_route(&key)
             };
             let (mut routes, not_whole) = match &mut matcher {
-                Some(matcher) => {
-                    let (routes, of_scope, not_whole) = observer.match_routes(scope, matcher)?;
-                    mismatches.get_or_insert_default().add(of_scope);
-                    (routes, not_whole)
-                }
+                Some(matcher) => observer.match_routes(scope, matcher)?,
                 None => observer.routes_where(scope, is_wanted)?,
             };
             if is_of_all_writers {
@@ -449,7 +439,7 @@ impl<'a> Reader<'a> {
             snapshot.observed.routes.extend(routes);
             snapshot.mark_read(Kind::Route, not_whole);
         }
-        Ok(mismatches)
+        Ok(())
     }
 }
 

@@ -7,8 +7,8 @@ use std::cell::LazyCell;
 use std::time::Instant;
 
 use trueup_net::{
-    Dev, Kind, Object, Observed, Plan, Reason, Resolved, ResolvedDevices, ResolvedRoutes, Routes,
-    plan_with, resolve, resolve_with,
+    Dev, Kind, Object, Observed, Plan, Reason, Resolution, Resolved, plan_with, resolve,
+    resolve_with,
 };
 use trueup_observe::{DirtySet, Incomplete};
 
@@ -61,28 +61,29 @@ impl From<PassPlan> for Planned {
 impl Pass<'_> {
     /// Plans from what was observed.
     pub(super) fn plan(&self, seen: &mut Observation) -> Result<Plan, Error> {
-        let devices = match seen.devices.take() {
-            Some(devices) => devices,
-            None => ResolvedDevices::of(
-                &self.wanted,
-                &seen.snapshot.observed,
-                &seen.owned,
-                &self.policy,
-            )?,
-        };
-        if seen.routes.is_none() {
-            seen.routes = self.resolve_routes(seen, &devices);
-            seen.moves_routes |= self.moves_routes(seen);
-        }
-        let devices = &*seen.devices.insert(devices);
-        let out_of_sync = seen.out_of_sync.as_ref().and_then(|rest| rest.routes.as_ref());
-        let routes = out_of_sync.or(self.wanted.routes.as_ref()).zip(seen.routes.as_ref());
         let observed = &seen.snapshot.observed;
-        let plan = plan_with(&self.wanted, routes, devices, observed, &seen.owned, &self.policy)
+        let names = match (seen.names.take(), std::mem::take(&mut seen.are_devices_stale)) {
+            (Some(names), false) => names,
+            (before, _) => Resolution::of(&self.wanted, observed, &seen.owned, &self.policy)?
+                .with_routes_of(before),
+        };
+        let names = if names.has_routes() {
+            names
+        } else {
+            let names = self.resolve_routes(names, observed);
+            seen.moves_routes |= self.moves_routes(&names, observed);
+            names
+        };
+        let names = &*seen.names.insert(names);
+        let part = seen.out_of_sync.as_ref().and_then(|rest| rest.routes.as_ref());
+        let plan = plan_with(&self.wanted, part, names, observed, &seen.owned, &self.policy)
             // The routes may be a part: those that are not in sync, or on the keys.
-            .map_err(|error| match routes.zip(self.desired.routes.as_ref()) {
-                Some(((part, _), all)) => error.among(part, all),
-                None => error,
+            .map_err(|error| {
+                let part = part.or(self.wanted.routes.as_ref());
+                match part.zip(self.desired.routes.as_ref()) {
+                    Some((part, all)) => error.among(part, all),
+                    None => error,
+                }
             })?;
         let appends =
             *seen.appends_then_deletes.get_or_insert_with(|| self.appends_then_deletes(&plan));
@@ -90,32 +91,22 @@ impl Pass<'_> {
     }
 
     /// Resolves the desired routes, and assigns them to nexthop objects.
-    fn resolve_routes(
-        &self,
-        seen: &Observation,
-        devices: &ResolvedDevices,
-    ) -> Option<ResolvedRoutes> {
-        let observed = &seen.snapshot.observed;
-        match (&self.mode.keys, self.assignment()) {
-            (Keys::Nexthops(_), _) => devices.resolve_routes(self.desired, observed, &self.policy),
-            (Keys::Routes(..), Some(known)) => {
-                let routes = self.wanted.routes.as_ref()?;
-                devices.resolve_routes_on(known, routes, &self.policy)
+    fn resolve_routes(&self, names: Resolution, observed: &Observed) -> Resolution {
+        match (&self.mode.keys, self.assigned(), &self.wanted.routes) {
+            (Keys::Nexthops(_), ..) => names.with_routes(self.desired, observed, &self.policy),
+            (Keys::Routes(..), Some(known), Some(routes)) => {
+                names.with_routes_on(known, routes, &self.policy)
             }
-            _ => devices.resolve_routes(&self.wanted, observed, &self.policy),
+            _ => names.with_routes(&self.wanted, observed, &self.policy),
         }
     }
 
     /// Returns true if a route has to move to a nexthop object that is not known, or if one that
     /// routes waited for is there.
-    fn moves_routes(&self, seen: &Observation) -> bool {
-        let routes = seen.routes.as_ref();
-        match (&self.mode.keys, self.assignment()) {
-            (Keys::Nexthops(_), Some(known)) => !routes.is_some_and(|resolved| {
-                known.is_current(resolved)
-                    && !known.is_outdated(resolved, &seen.snapshot.observed.nexthops)
-            }),
-            (Keys::Routes(..), Some(_)) => self.wanted.routes.is_some() && routes.is_none(),
+    fn moves_routes(&self, names: &Resolution, observed: &Observed) -> bool {
+        match (&self.mode.keys, self.assigned()) {
+            (Keys::Nexthops(_), Some(known)) => !known.keeps_objects(names, &observed.nexthops),
+            (Keys::Routes(..), Some(_)) => self.wanted.routes.is_some() && !names.has_routes(),
             (Keys::Nexthops(_), None) => true,
             _ => false,
         }
@@ -152,12 +143,8 @@ impl Pass<'_> {
     /// Resolves all that is desired, with the names of a plan if that is for everything.
     pub(crate) fn resolve_all(&self, next: &PassPlan) -> Result<Resolved, Error> {
         let (desired, policy, seen) = (self.desired, &self.policy, &next.seen);
-        Ok(match &seen.devices {
-            Some(devices) if self.is_over_everything() => {
-                let routes: Option<(&Routes, _)> =
-                    desired.routes.as_ref().zip(seen.routes.as_ref());
-                resolve_with(desired, routes, devices, policy)?
-            }
+        Ok(match &seen.names {
+            Some(names) if self.is_over_everything() => resolve_with(desired, None, names, policy)?,
             _ => resolve(desired, &seen.snapshot.observed, &seen.owned, policy)?,
         })
     }

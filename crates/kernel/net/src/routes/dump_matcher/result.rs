@@ -1,4 +1,4 @@
-//! What a [`DumpMatcher`](super::DumpMatcher) finds out.
+//! What a [`DumpMatcher`](super::DumpMatcher) finds in a dump.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
@@ -55,7 +55,7 @@ impl RouteDependencies {
 
 /// The keys of desired routes that no row matched, and what the matching rows depend on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mismatches {
+pub(super) struct Mismatches {
     pub(super) v4: Vec<Key4>,
     pub(super) v6: Vec<Key6>,
     pub(super) matched: usize,
@@ -64,23 +64,8 @@ pub struct Mismatches {
 }
 
 impl Mismatches {
-    /// Returns the number of routes that are in sync.
-    pub fn matched(&self) -> usize {
-        self.matched
-    }
-
-    /// Returns what the routes that are in sync depend on.
-    pub fn dependencies(&self) -> &RouteDependencies {
-        &self.dependencies
-    }
-
-    /// Returns true if the rows came in order. If not, these mismatches mean nothing.
-    pub fn in_order(&self) -> bool {
-        !self.disorder
-    }
-
     /// Adds the mismatches of another dump.
-    pub fn add(&mut self, other: Mismatches) {
+    pub(super) fn add(&mut self, other: Mismatches) {
         let sorted = self.v4.is_empty() && self.v6.is_empty();
         self.v4.extend(other.v4);
         self.v6.extend(other.v6);
@@ -94,14 +79,13 @@ impl Mismatches {
     }
 
     /// Returns true if all mismatches of another dump are among these.
-    pub fn contains(&self, other: &Mismatches) -> bool {
+    pub(super) fn contains(&self, other: &Mismatches) -> bool {
         other.v4.iter().all(|key| self.v4.binary_search(key).is_ok())
             && other.v6.iter().all(|key| self.v6.binary_search(key).is_ok())
     }
 
     /// Returns the mismatches of two dumps of the same routes: a route that was seen once is there.
-    #[must_use]
-    pub fn common(mut self, other: &Mismatches) -> Mismatches {
+    pub(super) fn common(mut self, other: &Mismatches) -> Mismatches {
         self.v4.retain(|key| other.v4.binary_search(key).is_ok());
         self.v6.retain(|key| other.v6.binary_search(key).is_ok());
         self.matched = self.matched.max(other.matched);
@@ -112,7 +96,7 @@ impl Mismatches {
 
 impl<D: Clone + Eq + Hash> Routes<D> {
     /// Returns the routes that have mismatches, and those on whose keys a row was kept.
-    pub fn mismatched(&self, mismatches: &Mismatches, kept: &[Route]) -> Routes<D> {
+    pub(super) fn mismatched(&self, mismatches: &Mismatches, kept: &[Route]) -> Routes<D> {
         let of_kept = || kept.iter().map(|route| Packed::of(&route.key()));
         let v4 = of_kept().filter_map(|key| match key {
             Packed::V4(key) => Some(key),
