@@ -122,11 +122,13 @@ impl<K: Item> Rows<K> {
     /// Adds the rows of a dump, which are in key order.
     pub(crate) fn add(&mut self, rows: Vec<K>, incomplete: Option<Incomplete>) {
         self.incomplete = incomplete.or(self.incomplete.take());
-        if self.rows.is_empty() {
-            self.rows = rows;
-        } else if !rows.is_empty() {
-            self.rows.extend(rows);
-            self.is_sorted = false;
+        match (self.rows.last(), rows.first()) {
+            (None, _) => self.rows = rows,
+            (Some(last), Some(first)) => {
+                self.is_sorted &= last.key() <= first.key();
+                self.rows.extend(rows);
+            }
+            (Some(_), None) => {}
         }
     }
 

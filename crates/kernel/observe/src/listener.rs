@@ -51,11 +51,6 @@ impl ChangeListener {
         Ok(self.events.insert(events))
     }
 
-    /// Ends to listen, until the next [`open`](Self::open).
-    pub(crate) fn close(&mut self) {
-        *self = ChangeListener::new(self.namespace.clone());
-    }
-
     /// Has the kernel drop all events until the next call of another method.
     pub(crate) fn rest(&mut self) {
         self.log = None;

@@ -70,13 +70,6 @@ impl Observer {
         self.listener.rest();
     }
 
-    /// Closes the socket that listens, until a read needs it again: the kernel announces each
-    /// change to each socket that listens, at the cost of the one who makes the change. For use
-    /// before many writes, by those who opened the observer [lazily](Self::open_lazily).
-    pub fn stop_listening(&mut self) {
-        self.listener.close();
-    }
-
     /// Records the changes that the kernel announces from now on, up to `limit` of them, until
     /// [`take_changes`](Self::take_changes).
     pub fn record_changes(&mut self, limit: usize) {

@@ -39,9 +39,6 @@ pub(crate) use observe::require_all_links;
 pub(crate) use plan::PassPlan;
 pub use plan::Planned;
 
-/// So many ops cost more while a socket listens than it costs to open another afterwards.
-const MANY_OPS: usize = 1 << 12;
-
 /// A pass, and what is ours in it.
 pub(crate) struct Pass<'a> {
     pub(crate) observer: &'a mut Observer,
@@ -176,8 +173,6 @@ impl<'a> Pass<'a> {
                 stored_otherwise::changes_to_record(&plan).filter(|_| verify == Verify::Read);
             if let Some(most) = recorded {
                 self.observer.record_changes(most);
-            } else if self.events.is_none() && plan.ops.len() >= MANY_OPS {
-                self.observer.stop_listening();
             }
             let mut applied = self.apply(history, plan, complete, verify, ledger);
             if recorded.is_some() {

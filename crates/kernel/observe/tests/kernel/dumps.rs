@@ -325,19 +325,6 @@ pub(crate) fn an_observer_opened_lazily_listens_to_large_dumps_alone() {
     assert_eq!(sockets.0.load(Ordering::Relaxed), 3);
 }
 
-pub(crate) fn an_observer_that_stopped_listening_listens_to_the_next_large_dump() {
-    let all = ours(0..2_000);
-    let scope = of(Kind::Route, Family::Inet6);
-    let sockets = Arc::new(Counting::default());
-    let mut observer = Observer::open(&Namespace::through(sockets.clone())).unwrap();
-    observer.snapshot(&scope).unwrap();
-    assert_eq!(sockets.0.swap(0, Ordering::Relaxed), 2);
-    observer.stop_listening();
-    assert_eq!(watched_by(observer, 3, &scope, &all, our_routes), 3);
-    // One that listens, and another to ask again.
-    assert_eq!(sockets.0.load(Ordering::Relaxed), 2);
-}
-
 /// Reads beside a writer, each time through an observer that is new.
 fn loses_no_rows(observer: impl Fn() -> Observer) {
     let stayed = ours(0..2_000);
@@ -354,12 +341,4 @@ fn loses_no_rows(observer: impl Fn() -> Observer) {
 
 pub(crate) fn an_observer_opened_lazily_loses_no_rows_beside_a_writer() {
     loses_no_rows(|| Observer::open_lazily(&Namespace::current()).unwrap());
-}
-
-pub(crate) fn an_observer_that_stopped_listening_loses_no_rows_beside_a_writer() {
-    loses_no_rows(|| {
-        let mut observer = Observer::open(&Namespace::current()).unwrap();
-        observer.stop_listening();
-        observer
-    });
 }

@@ -32,8 +32,6 @@ trueup_testkit::kernel_tests![
     dumps::a_small_table_is_complete_beside_any_writer,
     dumps::own_writes_do_not_count,
     dumps::an_observer_opened_lazily_listens_to_large_dumps_alone,
-    dumps::an_observer_that_stopped_listening_listens_to_the_next_large_dump,
-    dumps::an_observer_that_stopped_listening_loses_no_rows_beside_a_writer,
     dumps::an_observer_opened_lazily_loses_no_rows_beside_a_writer,
     lossy::a_dump_that_loses_rows_is_never_complete,
     lossy::a_dump_that_recovers_is_complete_and_has_no_deleted_row,

@@ -25,6 +25,7 @@ trueup_testkit::kernel_tests![
     pass::from_nothing_to_everything_and_back,
     pass::what_waits_for_a_link_that_fails_is_reported_once,
     sockets::a_pass_without_a_socket_for_its_dump_deletes_nothing_and_says_so,
+    sockets::a_pass_whose_verifying_dump_fails_has_not_converged,
     routes::a_local_route_is_made_anew_to_lead_elsewhere,
     routes::a_changed_gateway_is_one_replace_and_no_delete,
     routes::a_route_that_is_offered_and_refused_keeps_nothing_from_converging,
