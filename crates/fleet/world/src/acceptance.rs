@@ -62,10 +62,10 @@ pub struct Acceptance {
     granted: Option<Granted>,
     /// Exports of hosts that no collection takes from are not refused, but left out.
     is_of_collected: bool,
-    offers: BTreeMap<Arc<ResourceKey>, Offer>,
+    offers: HashMap<Arc<ResourceKey>, Offer>,
     contests: Contests,
     /// Those that would make the same route.
-    rivals: BTreeMap<RouteKey, BTreeSet<Arc<Id>>>,
+    rivals: HashMap<RouteKey, BTreeSet<Arc<Id>>>,
     /// For each collection, by the exporter.
     shares: Vec<HashMap<String, Share>>,
     owners: Owners,
@@ -92,9 +92,9 @@ impl Acceptance {
             collects: collects.to_vec(),
             granted: None,
             is_of_collected: false,
-            offers: BTreeMap::new(),
+            offers: HashMap::new(),
             contests: Contests::default(),
-            rivals: BTreeMap::new(),
+            rivals: HashMap::new(),
             shares: collects.iter().map(|_| HashMap::new()).collect(),
             owners: Owners::new(),
             refused: BTreeMap::new(),
