@@ -198,4 +198,5 @@ fn chain(error: &(dyn StdError + 'static)) -> String {
 }
 
 #[cfg(test)]
+#[path = "../tests/unit/failure.rs"]
 mod tests;

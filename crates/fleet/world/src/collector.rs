@@ -7,6 +7,7 @@ mod deletions;
 mod liveness;
 mod state;
 #[cfg(test)]
+#[path = "../tests/unit/collector.rs"]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -5,8 +5,6 @@ mod error;
 mod follower;
 mod signed;
 mod store;
-#[cfg(test)]
-mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -71,22 +71,3 @@ impl FromStr for Hash {
         })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_hash_round_trips_and_is_that_of_the_standard() {
-        let text = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-        let hash = Hash::of(b"abc");
-        assert_eq!(hash.to_string(), text);
-        assert_eq!(text.parse::<Hash>().unwrap(), hash);
-        assert_eq!(hash.number(), 0xba7816bf8f01cfea);
-        for wrong in
-            ["", "ba78", &text.to_uppercase(), &text.replace('b', "ü"), &format!("+{}", &text[1..])]
-        {
-            assert_eq!(wrong.parse::<Hash>().unwrap_err().kind(), ErrorKind::Malformed);
-        }
-    }
-}

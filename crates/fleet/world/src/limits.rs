@@ -57,21 +57,3 @@ impl ReadLimits {
         Err(Error::new(ErrorKind::TooLarge, message))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-
-    #[test]
-    fn more_than_the_limits_is_an_error_that_may_pass() {
-        let limits = ReadLimits::default().with_entries(2).with_bytes(10);
-        limits.check("the list", 2, 10).unwrap();
-        for (entries, bytes) in [(3, 10), (2, 11)] {
-            let error = limits.check("the list", entries, bytes).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::TooLarge);
-            assert!(error.is_retryable() && error.to_string().starts_with("the list has more"));
-        }
-    }
-}

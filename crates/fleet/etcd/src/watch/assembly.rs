@@ -209,4 +209,5 @@ fn change(event: PbEvent) -> Result<(u64, KeyChange), Failure> {
 }
 
 #[cfg(test)]
+#[path = "../../tests/unit/assembly.rs"]
 mod tests;

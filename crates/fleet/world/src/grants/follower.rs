@@ -22,7 +22,7 @@ pub struct GrantsFollower {
 type Record = Box<dyn FnMut(&SeenGrants) -> Result<(), Error> + Send>;
 
 /// A state machine that is given what the store has, and the time.
-pub(super) struct State {
+struct State {
     check: GrantsCheck,
     record: Record,
     /// What the store has; none before it was read.
@@ -33,11 +33,11 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(check: GrantsCheck, record: Record) -> State {
+    fn new(check: GrantsCheck, record: Record) -> State {
         State { check, record, signed: None, verified: Err(GrantsError::Unread), ended: None }
     }
 
-    pub(super) fn take(&mut self, signed: Option<Vec<u8>>) {
+    fn take(&mut self, signed: Option<Vec<u8>>) {
         self.signed = Some(signed);
         self.verify();
     }
@@ -50,13 +50,13 @@ impl State {
         }
     }
 
-    pub(super) fn retry(&mut self) {
+    fn retry(&mut self) {
         if matches!(self.verified, Err(GrantsError::Unrecorded(_))) {
             self.verify();
         }
     }
 
-    pub(super) fn grants(&self, now: SystemTime) -> Result<Arc<Grants>, GrantsError> {
+    fn grants(&self, now: SystemTime) -> Result<Arc<Grants>, GrantsError> {
         if let (Some(error), None) = (&self.ended, &self.signed) {
             return Err(GrantsError::Store(error.clone()));
         }

@@ -413,4 +413,5 @@ impl State {
 }
 
 #[cfg(test)]
+#[path = "../../tests/unit/mirror.rs"]
 mod tests;

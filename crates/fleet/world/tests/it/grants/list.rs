@@ -4,23 +4,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use ed25519_dalek::{Signer as _, SigningKey};
 use proptest::prelude::*;
-use trueup_reconcile::Utc;
+use trueup_net::Prefix;
+use trueup_reconcile::{Hints, Utc};
+use trueup_world::{
+    Error, ErrorKind, Grants, GrantsCheck, GrantsError, GrantsFollower, GrantsKey, SeenGrants,
+    WatchConfig,
+};
 
-use super::follower::State;
-use super::*;
-use crate::{Error, ErrorKind};
+use super::{DAY, SECRET, key, stores, wait_for};
 
-const SECRET: [u8; 32] = [7; 32];
-const DAY: Duration = Duration::from_secs(86_400);
 const NOON: Duration = Duration::from_secs(1_800_000_000);
 
 fn now() -> SystemTime {
     UNIX_EPOCH + NOON
-}
-
-fn key() -> GrantsKey {
-    GrantsKey::new(&grants_public_key(&SECRET)).unwrap()
 }
 
 fn prefix(text: &str) -> Prefix {
@@ -37,6 +35,17 @@ fn list(serial: u64) -> Grants {
 
 fn signed(serial: u64) -> Vec<u8> {
     list(serial).sign(&SECRET).unwrap()
+}
+
+/// Signs any bytes as a list.
+fn signed_text(text: &[u8]) -> Vec<u8> {
+    let signature =
+        SigningKey::from_bytes(&SECRET).sign(&[b"trueup world grants 1\0", text].concat());
+    [digits(&signature.to_bytes()).as_bytes(), b"\n", text].concat()
+}
+
+fn digits(bytes: &[u8]) -> String {
+    bytes.iter().map(|it| format!("{it:02x}")).collect()
 }
 
 fn check() -> GrantsCheck {
@@ -85,20 +94,19 @@ fn another_key_a_missing_list_and_a_list_without_a_signature_are_refused() {
     assert!(matches!(verify(&mut check(), &forged), Err(GrantsError::Forged)));
     let missing = check().verify(None, |_| Ok(()));
     assert!(matches!(missing, Err(GrantsError::Missing)), "{missing:?}");
-    let text = list(9).to_text().unwrap();
+    let whole = String::from_utf8(signed(9)).unwrap();
+    let (_, text) = whole.split_once('\n').unwrap();
     let zeros = format!("{}\n{text}", "0".repeat(128));
     let upper = String::from_utf8(signed(9)).unwrap().to_uppercase();
-    for wrong in [&*text, "", "\n", &"0".repeat(128), &upper] {
+    for wrong in [text, "", "\n", &"0".repeat(128), &upper] {
         let result = verify(&mut check(), wrong.as_bytes());
         assert!(matches!(result, Err(GrantsError::Malformed(_))), "{wrong}: {result:?}");
     }
     let result = verify(&mut check(), zeros.as_bytes());
     assert!(matches!(result, Err(GrantsError::Forged)), "{result:?}");
     // The signature of the text alone, as another program would make it with the same key.
-    use ed25519_dalek::Signer as _;
-    let other = ed25519_dalek::SigningKey::from_bytes(&SECRET).sign(text.as_bytes());
-    let digits: String = other.to_bytes().iter().map(|it| format!("{it:02x}")).collect();
-    let result = verify(&mut check(), format!("{digits}\n{text}").as_bytes());
+    let other = digits(&SigningKey::from_bytes(&SECRET).sign(text.as_bytes()).to_bytes());
+    let result = verify(&mut check(), format!("{other}\n{text}").as_bytes());
     assert!(matches!(result, Err(GrantsError::Forged)), "{result:?}");
 }
 
@@ -159,22 +167,27 @@ fn a_list_that_cannot_be_recorded_is_not_used_until_it_can() {
         true => Err(Error::new(ErrorKind::Store, "no space")),
         false => Ok(()),
     };
-    let mut state = State::new(check(), Box::new(record));
-    assert!(matches!(state.grants(now()), Err(GrantsError::Unread)));
-    state.take(Some(signed(1)));
-    let error = state.grants(now()).unwrap_err();
-    assert!(matches!(error, GrantsError::Unrecorded(_)), "{error}");
+    let stores = stores();
+    let (config, hints) = (WatchConfig::default(), Hints::new(|| {}));
+    let follower = GrantsFollower::start(&stores.host, check(), record, config, hints).unwrap();
+    assert!(matches!(follower.grants(), Err(GrantsError::Unread | GrantsError::Missing)));
+    let begins = SystemTime::now();
+    let list =
+        |serial, lifetime| Grants::new(serial, begins, lifetime).unwrap().sign(&SECRET).unwrap();
+    stores.write(Some(list(1, DAY)));
+    wait_for(&follower, "unrecorded", |it| matches!(it, Err(GrantsError::Unrecorded(_))));
     fails.store(false, Ordering::SeqCst);
-    state.retry();
-    assert_eq!(state.grants(now()).unwrap().serial(), 1);
-    state.take(None);
-    assert!(matches!(state.grants(now()), Err(GrantsError::Missing)));
-    state.take(Some(signed(1)));
-    state.take(Some(b"?".to_vec()));
-    assert!(matches!(state.grants(now()), Err(GrantsError::Malformed(_))));
-    state.take(Some(signed(1)));
-    assert!(state.grants(now()).is_ok());
-    assert!(matches!(state.grants(now() + DAY), Err(GrantsError::Expired { .. })));
+    wait_for(&follower, "the first", |it| it.as_ref().is_ok_and(|it| it.serial() == 1));
+    stores.write(None);
+    wait_for(&follower, "missing", |it| matches!(it, Err(GrantsError::Missing)));
+    stores.write(Some(list(1, DAY)));
+    wait_for(&follower, "again", Result::is_ok);
+    stores.write(Some(b"?".to_vec()));
+    wait_for(&follower, "malformed", |it| matches!(it, Err(GrantsError::Malformed(_))));
+    stores.write(Some(list(1, DAY)));
+    wait_for(&follower, "again", Result::is_ok);
+    stores.write(Some(list(2, Duration::from_secs(1))));
+    wait_for(&follower, "expired", |it| matches!(it, Err(GrantsError::Expired { .. })));
 }
 
 #[test]
@@ -237,7 +250,7 @@ fn an_operators_file_is_read_and_mistakes_in_it_are_named() {
 fn a_time_that_no_clock_has_is_malformed() {
     for (begins, ends) in [(u64::MAX - 9, u64::MAX), (5, 4), (5, 5), (0, u64::MAX)] {
         let text = format!(r#"{{"serial":1,"begins":{begins},"ends":{ends},"grants":[]}}"#);
-        let error = Grants::parse(text.as_bytes()).unwrap_err();
+        let error = Grants::open(&signed_text(text.as_bytes()), &key()).unwrap_err();
         assert!(matches!(error, GrantsError::Malformed(_)), "{begins} {ends}: {error}");
     }
 }
@@ -265,8 +278,8 @@ proptest! {
     #[test]
     fn no_input_panics(bytes in prop::collection::vec(any::<u8>(), 0..300), text in ".{0,200}") {
         let _ = verify(&mut check(), &bytes);
-        let _ = Grants::parse(text.as_bytes());
-        let _ = Grants::parse(&bytes);
+        let _ = Grants::open(&signed_text(text.as_bytes()), &key());
+        let _ = Grants::open(&signed_text(&bytes), &key());
         let _ = SeenGrants::from_text(&text);
     }
 

@@ -1,5 +1,4 @@
 //! What is accepted of other hosts' exports, and what they contest.
-#![allow(clippy::unwrap_used)]
 
 mod confined;
 mod contests;

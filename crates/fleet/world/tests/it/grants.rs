@@ -1,6 +1,7 @@
 //! The operator's grants in the embedded store: who may put them there, and what readers make of
 //! them.
-#![allow(clippy::unwrap_used)]
+
+mod list;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
