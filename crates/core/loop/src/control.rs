@@ -30,6 +30,8 @@ struct Locked {
     thread: Option<thread::ThreadId>,
     /// True while the source runs a pass. Only callbacks follow, which write nothing.
     in_source: bool,
+    /// Since when the source runs a pass, or its callbacks run.
+    busy_since: Option<Instant>,
     /// True once everything of the loop is dropped. The state has ended before.
     dropped: bool,
     /// The tasks that wait: woken when `changed` is notified.
@@ -52,6 +54,7 @@ impl Control {
                 driver: None,
                 thread: None,
                 in_source: false,
+                busy_since: None,
                 dropped: false,
                 wakers: Wakers::default(),
             }),
@@ -311,6 +314,16 @@ impl Control {
             true => Some(Ok(())),
             false => inner.state.is_ended().then_some(Err(ErrorKind::Ended)),
         })
+    }
+
+    /// Takes note that the source begins or ends a pass, with its callbacks.
+    pub(crate) fn set_busy(&self, is_busy: bool) {
+        self.lock().busy_since = is_busy.then(sync::now);
+    }
+
+    pub(crate) fn busy(&self) -> Option<Duration> {
+        let since = self.lock().busy_since?;
+        Some(sync::now().saturating_duration_since(since))
     }
 
     pub(crate) fn stats(&self) -> Stats {

@@ -320,6 +320,13 @@ impl<'a, S: Source> Loop<'a, S> {
 
     /// Runs a pass. It stays open if it only looked, and would change something.
     fn run_pass(&mut self, open: OpenPass<S::Report>, asked: &Asked<'_>) -> Step {
+        self.shared.control.set_busy(true);
+        let step = self.pass_of_source(open, asked);
+        self.shared.control.set_busy(false);
+        step
+    }
+
+    fn pass_of_source(&mut self, open: OpenPass<S::Report>, asked: &Asked<'_>) -> Step {
         let OpenPass { extent, ops, revision, .. } = open;
         let control = &*self.shared.control;
         let should_continue = || control.should_continue() && (asked.should_continue)();

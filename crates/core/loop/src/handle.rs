@@ -256,6 +256,12 @@ impl<S: Source> Handle<S> {
         self.shared.control.stats()
     }
 
+    /// Returns for how long the source has been running the current pass, with its callbacks; `None`
+    /// between passes.
+    pub fn busy(&self) -> Option<Duration> {
+        self.shared.control.busy()
+    }
+
     /// Runs a full pass now and returns its report: that of a pass that started after this call,
     /// and whose [`on_report`](crate::Loop::on_report) has returned. Calls at the same time share a
     /// pass.

@@ -27,8 +27,8 @@ pub trait Subscription<E> {
 
 impl<E> Subscription<E> for () {}
 
-/// The events that a subscription has drained, in sum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The events that a subscription has drained, in sum. The greater one holds for several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Drained {
     /// No event that matters: objects of others, or echoes of the source's own writes.
     Nothing,

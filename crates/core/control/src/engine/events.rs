@@ -2,8 +2,7 @@
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use trueup_reconcile::{Drained, Subscribed};
+use trueup_reconcile::{Drained, Subscribed, join};
 
 use crate::{BackendSubscription, Error, ErrorKind, ProviderSubscription};
 
@@ -51,20 +50,8 @@ impl Events {
     pub(super) fn drain(&mut self) -> Result<Drained, Error> {
         let mut sum = Drained::Nothing;
         for part in &mut self.parts {
-            match (part.drain()?, sum) {
-                (Drained::Nothing, _) | (_, Drained::Lost) => {}
-                (drained, _) => sum = drained,
-            }
+            sum = sum.max(part.drain()?);
         }
         Ok(sum)
     }
-}
-
-/// Makes a descriptor that is readable while one of these is.
-fn join(descriptors: &[BorrowedFd<'_>]) -> std::io::Result<OwnedFd> {
-    let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-    for descriptor in descriptors {
-        epoll::add(&epoll, descriptor, EventData::new_u64(0), EventFlags::IN)?;
-    }
-    Ok(epoll)
 }

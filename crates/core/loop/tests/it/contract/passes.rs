@@ -35,6 +35,7 @@ fn the_interval_runs_from_the_end_of_a_pass() {
     next(&passes);
     // Many intervals go by within this pass; they are not made up for.
     assert!(passes.recv_timeout(20 * SHORT).is_err());
+    assert!(running.handle().busy().unwrap() >= 20 * SHORT, "it runs all the time");
     go.send(()).unwrap();
     assert_eq!(next(&passes).number, 2);
     drop(go);
