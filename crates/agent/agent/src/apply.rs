@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::error::{Error, Result, bail};
+use crate::error::{Result, bail};
 use trueup_graph::{Snapshot, Verdict};
 use trueup_net::Devices;
 use trueup_reconcile::{Ledger, Outcome, Report as _};
@@ -12,10 +12,10 @@ use crate::declared::Declared;
 use crate::graph::{
     self, OnResult, OnceMaker, Passed, change_line, graph_verdict, is_of_file_or_command,
 };
-use crate::host::{self, Report};
 use crate::report::{ConflictRecord, OpText, OwnershipRecord, PassReport};
-use crate::section::SectionResult;
+use crate::section::{Part, SectionResult};
 use crate::state::LedgerOf;
+use crate::words::with_causes;
 use crate::world::recorder;
 
 /// What became of a run.
@@ -48,23 +48,51 @@ impl Applied {
     }
 }
 
-/// The report of a run: of the namespace, and of the sections that users' crates have added.
+/// The report of a run: of each part of the namespace, and of each section that users' crates have
+/// added.
 pub struct RunReport {
-    host: Report,
-    sections: Vec<Box<dyn PassReport>>,
-    /// Why passes over sections could not run.
+    reports: Vec<Box<dyn PassReport>>,
+    /// Why passes could not run.
     failures: Vec<String>,
 }
 
 impl RunReport {
+    /// Makes one report of those of all parts.
+    ///
+    /// # Errors
+    ///
+    /// The error of a part of the namespace, if nothing has tried anything: an error says that
+    /// nothing was changed.
+    pub(crate) fn of(mut results: Vec<(Part, SectionResult)>) -> Result<RunReport> {
+        results.sort_by_key(|(part, _)| *part);
+        let mut has_tried = false;
+        for report in results.iter().flat_map(|(_, result)| result) {
+            report.outcomes(&mut |op| has_tried |= op.outcome != Outcome::Pending(()));
+        }
+        let (mut reports, mut failures) = (Vec::new(), Vec::new());
+        for (part, result) in results {
+            match (part, result) {
+                (_, Ok(report)) => reports.push(report),
+                (Part::Section(id), Err(error)) => {
+                    let why = with_causes(&error);
+                    failures.push(format!("{}: the pass could not run: {why}", id.name));
+                }
+                (_, Err(error)) if has_tried => {
+                    failures.push(format!("the pass ended early: {error}"));
+                }
+                (_, Err(error)) => return Err(error),
+            }
+        }
+        Ok(RunReport { reports, failures })
+    }
+
     /// Returns the devices that the last pass over the network knew.
     pub fn devices(&self) -> impl Iterator<Item = &Devices> {
-        self.host.devices()
+        self.all().find_map(PassReport::devices).into_iter()
     }
 
     fn all(&self) -> impl Iterator<Item = &dyn PassReport> {
-        let host: &dyn PassReport = &self.host;
-        std::iter::once(host).chain(self.sections.iter().map(|it| &**it))
+        self.reports.iter().map(|it| &**it)
     }
 }
 
@@ -129,10 +157,8 @@ impl Agent {
         let has_graph = graph::is_needed(&declared.file, &*graph_ledger)?;
         if has_graph {
             // What the kernel would refuse is known before a file is written.
-            let (scope, options) = (&target.namespace, &declared.options);
             let ledger = |of| Ok(Box::new(state.ledger(of)) as Box<dyn Ledger + Send>);
-            let planned = host::plan(scope, &desired, options, ledger)?;
-            planned.map_err(|error| declared.explain(error))?;
+            self.planned(declared, &desired, ledger)?;
         }
         let passed = Passed::default();
         let maker = OnceMaker {
@@ -152,43 +178,16 @@ impl Agent {
         let snapshot = graph::run_once(file, parts, namespace, graph_ledger, &on_result)?;
         let changed = std::mem::take(&mut *changed.lock().unwrap_or_else(PoisonError::into_inner));
         let changed = changed.iter().filter(|name| is_of_file_or_command(name));
-        let mut results = passed.take();
-        let host = match results.host() {
-            Some(host) => host.map_err(|error| declared.explain(error)),
-            None => bail!("the pass did not run"),
-        };
+        let results = std::mem::take(&mut *passed.lock().unwrap_or_else(PoisonError::into_inner));
+        if results.is_empty() {
+            bail!("the pass did not run");
+        }
         Ok(Applied {
-            passed: Some(run_report(host, results.sections())),
+            passed: Some(RunReport::of(results).map_err(|error| declared.explain(error))),
             changes: changed.map(|name| change_line(file, name)).collect(),
             snapshot: has_graph.then_some(snapshot),
         })
     }
-}
-
-/// Returns the report of all passes. That the network's could not run is an error only if no section
-/// has changed anything.
-fn run_report(
-    host: Result<Report, Error>,
-    sections: Vec<(host::Part, SectionResult)>,
-) -> Result<RunReport> {
-    let (mut reports, mut failures, mut has_tried) = (Vec::new(), Vec::new(), false);
-    for (part, result) in sections {
-        match result {
-            Ok(report) => {
-                report.outcomes(&mut |op| has_tried |= op.outcome != Outcome::Pending(()));
-                reports.push(report);
-            }
-            Err(why) => failures.push(format!("{}: the pass could not run: {why}", part.name())),
-        }
-    }
-    let host = match host {
-        Err(error) if has_tried => {
-            failures.push(format!("the pass could not run: {error:#}"));
-            Report::default()
-        }
-        host => host?,
-    };
-    Ok(RunReport { host, sections: reports, failures })
 }
 
 /// Notes the vertices that have changed something.

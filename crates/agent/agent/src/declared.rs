@@ -14,9 +14,9 @@ use trueup_net::Kind;
 use trueup_rtnl::Namespace;
 use trueup_world::{Accepted, Contest, Export, Filter, Protected, SeenGrants};
 
+use crate::desired::Desired;
 use crate::desired_file::{self, Writers, is_stdin};
-use crate::host::{self, Desired, Options};
-use crate::options::options;
+use crate::options::{Options, options};
 use crate::section::Sections;
 use crate::source::AnyDesired;
 use crate::state;
@@ -192,11 +192,9 @@ impl Declared {
     }
 
     /// Returns why a pass could not run, with the place in the file if the cause is there.
-    pub fn explain(&self, error: host::Error) -> Error {
-        match error.network().and_then(|error| self.file_error(error)) {
-            Some(wrong) => wrong.into(),
-            None => error.into(),
-        }
+    pub(crate) fn explain(&self, error: Error) -> Error {
+        let wrong = error.find().and_then(|error| self.file_error(error));
+        wrong.map_or(error, Into::into)
     }
 
     /// Returns the error in the file, with its place, if an object that the pass could not take is

@@ -40,6 +40,11 @@ impl Error {
         Error { kind: ErrorKind::Other, message: Some(message.into()), cause: None }
     }
 
+    /// Makes the error of a pass that could not run.
+    pub(crate) fn pass(cause: impl StdError + Send + Sync + 'static) -> Error {
+        Error { kind: ErrorKind::Pass, message: None, cause: Some(Box::new(cause)) }
+    }
+
     /// Returns the sort of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
@@ -57,21 +62,25 @@ impl Error {
 
     /// Returns the first cause of a type.
     pub(crate) fn find<T: StdError + 'static>(&self) -> Option<&T> {
-        let mut next: Option<&(dyn StdError + 'static)> = match &self.cause {
-            Some(cause) => Some(&**cause),
-            None => None,
-        };
-        while let Some(cause) = next {
-            if let Some(found) = cause.downcast_ref() {
-                return Some(found);
-            }
-            if let Some(own) = cause.downcast_ref::<Error>() {
-                return own.find();
-            }
-            next = cause.source();
-        }
-        None
+        cause_of(self.cause.as_deref()?)
     }
+}
+
+/// Returns the first error of a type among an error and its causes.
+pub(crate) fn cause_of<'a, T: StdError + 'static>(
+    error: &'a (dyn StdError + 'static),
+) -> Option<&'a T> {
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        if let Some(found) = cause.downcast_ref() {
+            return Some(found);
+        }
+        if let Some(own) = cause.downcast_ref::<Error>() {
+            return own.find();
+        }
+        next = cause.source();
+    }
+    None
 }
 
 /// With `{:#}` also the causes.
@@ -112,7 +121,7 @@ macro_rules! from {
 
 from! {
     File: trueup_file::Error;
-    Pass: crate::host::Error, trueup_rtnl::Error, trueup_sysctl::Error;
+    Pass: trueup_rtnl::Error, trueup_sysctl::Error;
     State: trueup_journal::Error, trueup_reconcile::LedgerError;
     World: trueup_world::Error, trueup_world::GrantsError;
     Graph: trueup_graph::Error, trueup_loop::Error;

@@ -19,11 +19,11 @@ use trueup_graph::{
 use trueup_reconcile::{ErrorClass, Ledger};
 use trueup_rtnl::Namespace;
 
-use crate::host::Part;
+use crate::section::Part;
 use crate::state::LedgerOf;
 use crate::world::{COLLECTOR, EXPORTER};
 use derived::{Derived, derived};
-pub(crate) use once::{OnceMaker, PassVertex, Passed, pass_verdict, run_once};
+pub(crate) use once::{OnceMaker, Passed, pass_verdict, run_once};
 pub use reported::{OnResult, Reported};
 pub(crate) use running::Sources;
 pub use running::{Around, RunningGraph};

@@ -10,13 +10,12 @@ pub mod apply;
 pub mod core_dumps;
 #[doc(hidden)]
 pub mod declared;
+mod desired;
 #[doc(hidden)]
 pub mod desired_file;
 mod error;
 #[doc(hidden)]
 pub mod graph;
-#[doc(hidden)]
-pub mod host;
 #[doc(hidden)]
 pub mod observe;
 mod options;
@@ -45,6 +44,7 @@ pub use apply::{Applied, RunReport};
 pub use declared::Declared;
 pub use desired_file::Writers;
 pub use error::{Error, ErrorKind, Result};
+pub use options::Options;
 pub use plan::Plan;
 pub use report::{
     ConflictRecord, FailureRecord, FormsRecord, Op, OpRecord, OpText, OwnershipRecord, PassReport,

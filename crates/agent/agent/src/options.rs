@@ -6,7 +6,14 @@ use trueup_file::{Partition, Settings, World};
 use trueup_rtnl::{self as rtnl, MaxDeletes, ReservedProtocol};
 use trueup_sysctl as sysctl;
 
-use crate::host::Options;
+/// The options of passes over the namespace.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Options {
+    /// Of the network.
+    pub network: rtnl::Options,
+    /// Of sysctls.
+    pub settings: sysctl::Options,
+}
 
 /// Returns the options that `settings` name; `grace` is the command's own default.
 ///

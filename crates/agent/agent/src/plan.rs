@@ -1,26 +1,32 @@
 //! What a run would do, found by one that changes nothing.
 
+use std::collections::BTreeSet;
+
 use crate::error::{Context as _, Result};
 use trueup_graph::{Failure, RunContext, Snapshot, Verdict};
 use trueup_net::Kind;
-use trueup_reconcile::{Claim, ErrorClass, Ledger, MemoryLedger, Report as _};
-use trueup_rtnl::{Explanation, Query, Rtnl};
+use trueup_reconcile::{Claim, ErrorClass, Ledger, MemoryLedger, Outcome};
+use trueup_rtnl::{Explanation, Planned, Query, Rtnl};
 use trueup_world::Accepted;
 
 use crate::agent::Agent;
 use crate::declared::Declared;
+use crate::desired::Desired;
 use crate::graph::{self, WorldVertices, is_in_place, pass_verdict};
-use crate::host::{self, Options, Part, Planned};
+use crate::options::Options;
 use crate::report::PassReport;
-use crate::section::SectionResult;
+use crate::section::{Part, SectionResult};
 use crate::state::{LedgerOf, NO_STATE_DIRECTORY, StateFile};
 use crate::target::Target;
+use crate::words::with_causes;
 use crate::world;
 
 /// What a run would do.
 pub struct Plan {
-    /// To the network and to sysctls.
-    pub namespace: Planned,
+    /// To the network.
+    pub network: Planned,
+    /// To sysctls, by part.
+    pub settings: Vec<(Part, Box<dyn PassReport>)>,
     /// Of each section that a user's crate has added: the report of a pass that may change nothing,
     /// or why it could not run.
     pub sections: Vec<(Part, SectionResult)>,
@@ -29,26 +35,35 @@ pub struct Plan {
 }
 
 impl Plan {
+    fn reports(&self) -> impl Iterator<Item = &dyn PassReport> {
+        let sections = self.sections.iter().filter_map(|(_, result)| result.as_ref().ok());
+        self.settings.iter().map(|(_, it)| it).chain(sections).map(|it| &**it)
+    }
+
     /// Returns true if all is as declared, as far as is known.
     pub fn is_converged(&self) -> bool {
-        let mut sections = self.sections.iter();
-        self.namespace.is_converged()
-            && sections.all(|(_, it)| it.as_ref().is_ok_and(|report| report.converged()))
+        self.network.is_converged()
+            && self.reports().all(|report| report.converged())
+            && self.sections.iter().all(|(_, result)| result.is_ok())
             && self.snapshot.as_ref().is_none_or(is_in_place)
     }
 
     /// Returns true if a run would try nothing, as far as is known.
     pub fn is_empty(&self) -> bool {
-        let is_idle = |report: &dyn PassReport| {
-            let mut is_idle = true;
-            report.outcomes(&mut |_| is_idle = false);
-            is_idle
-        };
-        let mut sections = self.sections.iter();
-        self.namespace.is_empty()
-            && sections.all(|(_, it)| it.as_ref().map_or(true, |report| is_idle(&**report)))
+        self.network.plan.is_empty()
+            && self.reports().all(is_idle)
             && self.snapshot.as_ref().is_none_or(is_in_place)
     }
+}
+
+/// Returns true if a pass would try nothing, but for what could not be read and may be as declared.
+fn is_idle(report: &dyn PassReport) -> bool {
+    use ErrorClass::{Busy, Permission, Unknown};
+    let mut is_idle = true;
+    report.outcomes(&mut |op| {
+        is_idle &= matches!(op.outcome, Outcome::Failed(Busy | Permission | Unknown));
+    });
+    is_idle
 }
 
 impl Agent {
@@ -61,13 +76,14 @@ impl Agent {
     pub fn plan(&self, declared: &Declared) -> Result<Plan> {
         let state = self.state_file(&declared.options)?;
         let state = state.as_ref();
-        let (namespace, sections) = self.planned(declared, state)?;
+        let plan = self.planned_now(declared, state)?;
         let graph_ledger = ledger(state, LedgerOf::Graph)?;
-        let snapshot = match graph::is_needed(&declared.file, &*graph_ledger)? {
-            true => Some(check(declared, &namespace, &sections, None, state)?),
-            false => None,
+        let snapshot = if graph::is_needed(&declared.file, &*graph_ledger)? {
+            Some(check(declared, &plan, None, state)?)
+        } else {
+            None
         };
-        Ok(Plan { namespace, sections, snapshot })
+        Ok(Plan { snapshot, ..plan })
     }
 
     /// Returns the graph of a file, and how each vertex stands. Runs the checks of its commands.
@@ -77,9 +93,9 @@ impl Agent {
     /// When that is not known.
     pub fn graph(&self, declared: &Declared) -> Result<Snapshot> {
         let state = self.state_file(&declared.options)?;
-        let (namespace, sections) = self.planned(declared, state.as_ref())?;
+        let plan = self.planned_now(declared, state.as_ref())?;
         let world = world_vertices(declared, &self.target)?;
-        check(declared, &namespace, &sections, world, state.as_ref())
+        check(declared, &plan, world, state.as_ref())
     }
 
     /// Says who owns the objects that a question is about, what is declared of them, and what a pass
@@ -114,30 +130,39 @@ impl Agent {
         Ok((explained, accepted))
     }
 
-    /// Returns what passes would do.
-    fn planned(
-        &self,
-        declared: &Declared,
-        state: Option<&StateFile>,
-    ) -> Result<(Planned, Vec<(Part, SectionResult)>)> {
+    /// Returns what passes would do, with what other hosts export now.
+    fn planned_now(&self, declared: &Declared, state: Option<&StateFile>) -> Result<Plan> {
         let collected = declared.collect(&self.target, |_| Ok(()))?;
         collected.notes.iter().for_each(|note| self.note(note));
-        let desired = collected.desired;
+        self.planned(declared, &collected.desired, |of| ledger(state, of))
+    }
+
+    /// Returns what passes would do, but for files and commands. `ledger` opens a ledger to read.
+    pub(crate) fn planned(
+        &self,
+        declared: &Declared,
+        desired: &Desired,
+        ledger: impl Fn(LedgerOf) -> Result<Box<dyn Ledger + Send>>,
+    ) -> Result<Plan> {
         let (scope, options) = (&self.target.namespace, &declared.options);
-        let planned = host::plan(scope, &desired, options, |of| ledger(state, of))?;
-        let planned = planned.map_err(|error| declared.explain(error))?;
-        let mut sections = Vec::new();
-        for (part, desired) in self.sections.parts(declared, &desired) {
-            if let (Part::Section(_), Some(kind)) = (part, self.sections.of(part)) {
-                // A copy, which the pass may write.
-                let owned = ledger(state, part.ledger())?.owned()?;
-                let owned = owned.into_iter().map(|(key, value)| (key, Claim::Ours(value)));
-                let mut copy = MemoryLedger::default();
-                copy.commit_outcomes(owned.collect())?;
-                sections.extend(kind.plan(scope, desired, &mut copy).map(|it| (part, it)));
+        let (mut settings, mut sections) = (Vec::new(), Vec::new());
+        for (part, desired) in self.sections.parts(declared, desired) {
+            // A copy, which the pass may write.
+            let owned = ledger(part.ledger())?.owned()?;
+            let owned = owned.into_iter().map(|(key, value)| (key, Claim::Ours(value)));
+            let mut copy = MemoryLedger::default();
+            copy.commit_outcomes(owned.collect())?;
+            let kind = self.sections.of(part);
+            match kind.and_then(|kind| kind.plan(scope, desired, &mut copy, options)) {
+                Some(result) if matches!(part, Part::Section(_)) => sections.push((part, result)),
+                Some(result) => settings.push((part, result.map_err(|it| declared.explain(it))?)),
+                None => {}
             }
         }
-        Ok((planned, sections))
+        let of_network = ledger(LedgerOf::Network)?;
+        let network = Rtnl::new().plan(scope, &desired.network, &*of_network, &options.network);
+        let network = network.map_err(|error| declared.explain(error.into()))?;
+        Ok(Plan { network, settings, sections, snapshot: None })
     }
 
     /// Returns the journal, for what only reads. Where no directory is usable the ledger is empty,
@@ -152,49 +177,40 @@ impl Agent {
     }
 }
 
-/// Returns what a section would do.
-fn pass_verdict_section(result: &SectionResult) -> Result<Verdict, Failure> {
-    match result {
-        Ok(report) => pass_verdict(&**report, false),
-        Err(why) => Err(Failure::new(ErrorClass::Unknown, why.clone())),
-    }
-}
-
-/// Says what files and commands would do, if the network's plan is carried out; and what `world`
-/// would.
+/// Says what files and commands would do, if a plan is carried out; and what `world` would.
 fn check(
     declared: &Declared,
-    planned: &Planned,
-    sections: &[(Part, SectionResult)],
+    plan: &Plan,
     world: Option<WorldVertices>,
     state: Option<&StateFile>,
 ) -> Result<Snapshot> {
-    let kinds = planned.network.plan.ops.iter().map(|op| op.object.kind().name());
-    let kinds = kinds.chain(planned.settings().map(|_| "sysctl")).collect();
+    let mut kinds: BTreeSet<_> =
+        plan.network.plan.ops.iter().map(|op| op.object.kind().name()).collect();
+    plan.settings.iter().for_each(|(_, it)| it.outcomes(&mut |op| kinds.extend([op.kind])));
     let ledger = ledger(state, LedgerOf::Graph)?;
-    let sections = sections.iter().map(|(part, result)| (*part, pass_verdict_section(result)));
-    let verdicts = verdicts(planned).into_iter().chain(sections).collect();
-    graph::check(&declared.file, verdicts, &kinds, world, &*ledger)
+    graph::check(&declared.file, verdicts(plan), &kinds, world, &*ledger)
 }
 
-/// Returns what each part of the namespace would do.
-fn verdicts(planned: &Planned) -> Vec<(Part, Result<Verdict, Failure>)> {
-    let network = &planned.network;
-    let settings = planned.settings.iter().map(|(part, report)| {
-        let is_empty = report.ops().iter().all(host::is_unread);
-        (*part, verdict(report.converged(), is_empty))
-    });
+/// Returns what each part would do.
+fn verdicts(plan: &Plan) -> Vec<(Part, Result<Verdict, Failure>)> {
+    let Plan { network, settings, sections, .. } = plan;
+    let settings =
+        settings.iter().map(|(part, it)| (*part, verdict(it.converged(), is_idle(&**it))));
     let mut verdicts: Vec<_> = settings.collect();
     if verdicts.iter().any(|(part, _)| *part == Part::LinkSettings) {
         let mut ops = network.plan.ops.iter();
-        let verdict = match ops.any(|op| op.object.kind() == Kind::Link) {
-            true => Verdict::WouldChange,
-            false => Verdict::InPlace,
-        };
+        let has_link = ops.any(|op| op.object.kind() == Kind::Link);
+        let verdict = if has_link { Verdict::WouldChange } else { Verdict::InPlace };
         verdicts.push((Part::Links, Ok(verdict)));
     }
-    let of_network = verdict(network.is_converged(), network.plan.is_empty());
-    verdicts.push((Part::Network, of_network));
+    verdicts.push((Part::Network, verdict(network.is_converged(), network.plan.is_empty())));
+    verdicts.extend(sections.iter().map(|(part, result)| {
+        let verdict = match result {
+            Ok(report) => pass_verdict(&**report, false),
+            Err(error) => Err(Failure::new(ErrorClass::Unknown, with_causes(error))),
+        };
+        (*part, verdict)
+    }));
     verdicts.sort_by_key(|(part, _)| *part);
     verdicts
 }

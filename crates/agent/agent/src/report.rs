@@ -1,16 +1,17 @@
 //! The report of a pass in words and as records, whatever the source.
 
-mod host;
 mod json;
+mod network;
 mod setting;
 
 use serde::Serialize;
+use trueup_net::Devices;
 use trueup_reconcile::{ErrorClass, Outcome, Report};
 
 use crate::status::StatusCounts;
 
 pub use json::{Ops, Ownership, is_applied};
-pub(crate) use setting::Setting;
+pub(crate) use network::Preliminary;
 
 /// The report of a pass, in words. All that prints reports, plans and events goes through it.
 pub trait PassReport: Report + Send {
@@ -33,6 +34,12 @@ pub trait PassReport: Report + Send {
     /// Returns what could not be read whole, and why the pass could not end.
     fn errors(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Returns the devices that the pass knew, if it was over the network.
+    #[doc(hidden)]
+    fn devices(&self) -> Option<&Devices> {
+        None
     }
 }
 

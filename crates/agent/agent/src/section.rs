@@ -1,21 +1,28 @@
 //! What an agent runs: the sources of the namespace, and those of sections that a user's crate adds.
 
+mod network;
 mod own;
+mod settings;
 
 use std::sync::Arc;
 
 use crate::error::Result;
 use trueup_file::{Diagnostic, OwnElement};
 use trueup_graph::Vertex;
-use trueup_reconcile::{Ledger, Source};
-use trueup_rtnl::Namespace;
+use trueup_reconcile::{Ledger, OrderedError, OrderedReport, Source};
+use trueup_rtnl::{self as rtnl, Namespace, Rtnl};
+use trueup_sysctl::{self as sysctl, Sysctl};
 
 use crate::declared::Declared;
+use crate::desired::Desired;
 use crate::graph::OnceMaker;
-use crate::host::{self, HostKind, Part};
+use crate::options::Options;
 use crate::report::PassReport;
 use crate::source::{AnyDesired, AnySource};
+use crate::state::LedgerOf;
 use crate::watch::PartMaker;
+
+pub(crate) use network::NetworkSource;
 
 /// A section of the file that is a source of its own: `[[name]]`, or `[name]` for one table.
 ///
@@ -56,8 +63,68 @@ pub trait Section: Send + Sync + 'static {
     }
 }
 
-/// The report of a pass over such a section, or why it could not run.
-pub type SectionResult = Result<Box<dyn PassReport>, String>;
+/// The report of a pass over a part, or why it could not run.
+pub type SectionResult = Result<Box<dyn PassReport>>;
+
+/// The report of a pass over a part of the namespace: of the network, of sysctls, or of both.
+pub(crate) type NamespaceReport = OrderedReport<rtnl::Report, sysctl::Report, NamespaceError>;
+
+/// Why a pass over a part of the namespace could not run.
+pub(crate) type NamespaceError = OrderedError<rtnl::Error, sysctl::Error>;
+
+fn is_scope_gone(error: &NamespaceError) -> bool {
+    match error {
+        OrderedError::First(error) => Rtnl::is_scope_gone(error),
+        OrderedError::Second(error) => Sysctl::is_scope_gone(error),
+        OrderedError::Events(_) => false,
+    }
+}
+
+/// A part of what an agent runs, in the order in which they run.
+///
+/// Settings come before links, because the kernel copies `net.*.conf.default` to a link when that
+/// is created; settings of a link come before its addresses, because they decide how the kernel
+/// treats those.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// The settings that are of no declared link.
+    Settings,
+    /// The declared links, while one is missing that a setting is of.
+    Links,
+    /// The settings of declared links.
+    LinkSettings,
+    /// All objects, also the links.
+    Network,
+    /// A section that a user's crate has added.
+    Section(SectionId),
+}
+
+impl Part {
+    /// Returns the name of its vertex. That of a kind of objects is the vertex of that section.
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::Settings => "settings",
+            Part::Links => "links",
+            Part::LinkSettings => "link-settings",
+            Part::Network => "network",
+            Part::Section(id) => id.name,
+        }
+    }
+
+    /// Returns the ledger that it works with.
+    pub(crate) fn ledger(self) -> LedgerOf {
+        match self {
+            Part::Settings | Part::LinkSettings => LedgerOf::Settings,
+            Part::Links | Part::Network => LedgerOf::Network,
+            Part::Section(id) => LedgerOf::Section(id),
+        }
+    }
+
+    /// Returns true if it is about settings.
+    pub(crate) fn is_of_settings(self) -> bool {
+        self.ledger() == LedgerOf::Settings
+    }
+}
 
 /// A section that a user's crate has added, as far as vertices and ledgers go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,9 +147,12 @@ pub(crate) trait Kind: Send + Sync {
         Ok(None)
     }
 
-    /// Returns what a file desires of its parts, in the order in which they run. `namespace` is what
-    /// is desired of the namespace, with what is collected.
-    fn parts(&self, declared: &Declared, namespace: &host::Desired) -> Vec<(Part, AnyDesired)>;
+    /// Returns true if a part is its own.
+    fn owns(&self, part: Part) -> bool;
+
+    /// Returns what a file desires of its parts. `namespace` is what is desired of the namespace,
+    /// with what is collected.
+    fn parts(&self, declared: &Declared, namespace: &Desired) -> Vec<(Part, AnyDesired)>;
 
     /// Makes the loop of a part.
     ///
@@ -102,6 +172,7 @@ pub(crate) trait Kind: Send + Sync {
         _scope: &Namespace,
         _desired: AnyDesired,
         _ledger: &mut dyn Ledger,
+        _options: &Options,
     ) -> Option<SectionResult> {
         None
     }
@@ -115,9 +186,14 @@ pub(crate) trait Kind: Send + Sync {
 pub struct Sections(Vec<Arc<dyn Kind>>);
 
 impl Default for Sections {
-    /// Those of the network and of sysctls.
+    /// The agent's own.
     fn default() -> Sections {
-        Sections(vec![Arc::new(HostKind)])
+        Sections(vec![
+            // Sysctls.
+            Arc::new(settings::Settings),
+            // Links, addresses, neighbours, nexthop objects, routes and rules.
+            Arc::new(network::Network),
+        ])
     }
 }
 
@@ -154,18 +230,17 @@ impl Sections {
     pub(crate) fn parts(
         &self,
         declared: &Declared,
-        namespace: &host::Desired,
+        namespace: &Desired,
     ) -> Vec<(Part, AnyDesired)> {
-        self.0.iter().flat_map(|kind| kind.parts(declared, namespace)).collect()
+        let mut parts: Vec<_> =
+            self.0.iter().flat_map(|kind| kind.parts(declared, namespace)).collect();
+        parts.sort_by_key(|(part, _)| *part);
+        parts
     }
 
-    /// Returns what a part is of.
+    /// Returns the section of a part.
     pub(crate) fn of(&self, part: Part) -> Option<&dyn Kind> {
-        let is_of = |kind: &&Arc<dyn Kind>| match part {
-            Part::Section(id) => kind.section() == Some(id),
-            _ => kind.section().is_none(),
-        };
-        self.0.iter().find(is_of).map(|kind| &**kind)
+        self.0.iter().find(|kind| kind.owns(part)).map(|kind| &**kind)
     }
 }
 
@@ -173,3 +248,6 @@ impl Sections {
 pub(crate) fn foreign(part: Part) -> crate::error::Error {
     crate::error::error!("the desired state of {} is another's", part.name())
 }
+
+#[cfg(test)]
+mod tests;

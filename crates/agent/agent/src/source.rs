@@ -64,6 +64,9 @@ pub(crate) trait AnyHandle: Send + Sync {
 
     fn stats(&self) -> Stats;
 
+    /// Returns for how long it has been running the current pass.
+    fn busy(&self) -> Option<Duration>;
+
     fn status(&self, key: OpKey) -> Option<ObjectStatus>;
 
     fn exceptions(&self) -> Vec<ObjectStatus>;
@@ -144,6 +147,10 @@ where
 
     fn stats(&self) -> Stats {
         Handle::stats(self)
+    }
+
+    fn busy(&self) -> Option<Duration> {
+        Handle::busy(self)
     }
 
     fn status(&self, key: OpKey) -> Option<ObjectStatus> {

@@ -6,7 +6,7 @@ use crate::error::{Context as _, Result};
 use trueup_netlink::Socket;
 use trueup_rtnl::Namespace;
 
-use crate::host::Options;
+use crate::options::Options;
 use crate::section::Sections;
 use crate::state::{self, NamespaceKey, State, StateFile};
 

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::error::{Context as _, Error, Result, error};
+use crate::error::{Context as _, Error, Result, cause_of, error};
 use trueup_graph::{Places, Snapshot};
 use trueup_loop::{Budget, ObjectStatus, Stats};
 use trueup_reconcile::LateHints;
@@ -41,10 +41,11 @@ use crate::desired_file::Writers;
 use crate::graph::{
     Around, MakeWorld, OnResult, RunningGraph, Runs, Sources, WorldVertices, change_line,
 };
-use crate::host::{self, PassTimer, Report};
+use crate::report::PassReport;
 use crate::section::Sections;
 use crate::state::{LedgerOf, State};
 use crate::target::Target;
+use crate::words::with_causes;
 use crate::world::{self, OnReplaced, Retained, Surroundings};
 
 pub use self::reporter::Observer;
@@ -240,11 +241,10 @@ impl Watch {
         let (state, notes) = target.claim(&declared.options, sections)?;
         notes.into_iter().for_each(|note| observer(&event::Event::Note(note)));
         let state = Arc::new(state);
-        let pass_timer = Arc::new(PassTimer::default());
-        let (service, notifier_thread) = Service::begin(Arc::clone(&pass_timer))?;
+        let loops = Loops::default();
+        let (service, notifier_thread) = Service::begin(loops.clone())?;
         let shared = Arc::new(Shared::default());
         let reload_request = ReloadRequest::new()?;
-        let loops = Loops::default();
         let reporter = Reporter::new(vec![observer, service.observer()], loops.clone());
         reporter.set_managed(declared.managed());
         declared.cautions().iter().for_each(|it| reporter.note(it));
@@ -275,7 +275,6 @@ impl Watch {
             options: declared.options.clone(),
             config: config.passes,
             budget: config.budget.clone(),
-            pass_timer,
             reporter: reporter.clone(),
             shared: Arc::clone(&shared),
             loops: loops.clone(),
@@ -497,9 +496,14 @@ impl Shared {
     }
 
     /// Notes the objects whose devices a pass has found missing, and the last one has not.
-    pub(crate) fn note_missing(&self, reporter: &Reporter, report: &Report, namespace: &Namespace) {
+    pub(crate) fn note_missing(
+        &self,
+        reporter: &Reporter,
+        report: &dyn PassReport,
+        namespace: &Namespace,
+    ) {
         let shared = self.lock();
-        for devices in report.devices() {
+        if let Some(devices) = report.devices() {
             let missing = reporter.newly_missing(devices);
             let declared = shared.declared.iter();
             let lines =
@@ -508,9 +512,11 @@ impl Shared {
         }
     }
 
-    /// Returns the error in the file that kept a pass from running.
-    pub(crate) fn file_error(&self, error: &host::Error) -> Option<trueup_file::Error> {
+    /// Returns why a pass could not run, with the place in the file if the cause is there.
+    pub(crate) fn explain(&self, error: &(dyn std::error::Error + 'static)) -> String {
         let shared = self.lock();
-        shared.declared.as_ref()?.file_error(error.network()?)
+        let declared = shared.declared.as_ref();
+        let wrong = declared.and_then(|it| it.file_error(cause_of(error)?));
+        wrong.map_or_else(|| with_causes(error), |wrong| wrong.to_string())
     }
 }

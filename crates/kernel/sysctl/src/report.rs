@@ -3,7 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use trueup_reconcile::{self as reconcile, Condition, Failure, OpKey, Pending, ReportedOp, Status};
+use trueup_reconcile::{
+    self as reconcile, Condition, EventCoverage, Failure, OpKey, Pending, ReportedOp, Status,
+};
 
 use crate::Key;
 
@@ -135,6 +137,11 @@ impl reconcile::Report for Report {
         for (key, status) in &self.statuses {
             visit(*key, status.as_ref());
         }
+    }
+
+    /// Not each change of a value has an event, and each pass reads all, also a dirty one.
+    fn coverage(&self) -> EventCoverage {
+        EventCoverage::Part
     }
 
     fn is_truncated(&self) -> bool {

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::error::{Context as _, Result};
+use crate::error::{Context as _, Error, Result};
 use trueup_file as file;
 use trueup_graph::{
     Config, Driver, Failure, Places, RunContext, Snapshot, Verdict, Vertex, VertexSpec,
@@ -14,9 +14,9 @@ use trueup_reconcile::{ErrorClass, Ledger, Outcome, PassInput, PassLimits, Sourc
 use trueup_rtnl::Namespace;
 
 use super::{Declared, OnResult, Parts, Reported, Runs, restored, vertices};
-use crate::host::{Error, Options, Part, Report};
+use crate::options::Options;
 use crate::report::{self, PassReport};
-use crate::section::SectionResult;
+use crate::section::{Part, SectionResult};
 use crate::state::{LedgerOf, SharedLedger};
 use crate::words::with_causes;
 
@@ -33,65 +33,51 @@ pub(crate) struct OnceMaker {
     pub(crate) passed: Passed,
 }
 
+impl OnceMaker {
+    /// Makes the vertex of a part. `report` makes its report one of the run.
+    pub(crate) fn vertex<S>(
+        &self,
+        part: Part,
+        source: S,
+        desired: S::Desired,
+        options: S::Options,
+        report: fn(S::Report) -> Box<dyn PassReport>,
+    ) -> Box<dyn Vertex>
+    where
+        S: Source<Scope = Namespace, Report: PassReport> + Send + 'static,
+        S::Desired: Send,
+        S::Options: Send,
+    {
+        let passed = Arc::clone(&self.passed);
+        Box::new(PassVertex {
+            source,
+            scope: self.scope.clone(),
+            desired,
+            ledger: (self.ledger)(part.ledger()),
+            options,
+            on_result: Box::new(move |result| {
+                let result = result.map(report).map_err(Error::pass);
+                passed.lock().unwrap_or_else(PoisonError::into_inner).push((part, result));
+            }),
+        })
+    }
+}
+
 /// The results of the passes that have run.
-#[derive(Clone, Default)]
-pub(crate) struct Passed(Arc<Mutex<Results>>);
-
-#[derive(Default)]
-pub(crate) struct Results {
-    /// Of the parts of the namespace.
-    host: Vec<(Part, Result<Report, Error>)>,
-    /// Of sections that a user's crate has added.
-    sections: Vec<(Part, SectionResult)>,
-}
-
-impl Results {
-    /// Returns what became of the namespace as one report; `None` if no pass has run.
-    pub(crate) fn host(&mut self) -> Option<Result<Report, Error>> {
-        let passed = std::mem::take(&mut self.host);
-        (!passed.is_empty()).then(|| Report::of_run(passed))
-    }
-
-    /// Returns what became of the other sections, in order.
-    pub(crate) fn sections(&mut self) -> Vec<(Part, SectionResult)> {
-        let mut sections = std::mem::take(&mut self.sections);
-        sections.sort_by_key(|(part, _)| *part);
-        sections
-    }
-}
-
-impl Passed {
-    /// Takes the results.
-    pub(crate) fn take(&self) -> Results {
-        std::mem::take(&mut *self.lock())
-    }
-
-    pub(crate) fn add_of_host(&self, part: Part, result: Result<Report, Error>) {
-        self.lock().host.push((part, result));
-    }
-
-    pub(crate) fn add(&self, part: Part, result: SectionResult) {
-        self.lock().sections.push((part, result));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Results> {
-        // Nothing under the lock leaves it half done.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+pub(crate) type Passed = Arc<Mutex<Vec<(Part, SectionResult)>>>;
 
 /// What became of a pass.
-pub(crate) type PassResult<S> = Result<<S as Source>::Report, <S as Source>::Error>;
+type PassResult<S> = Result<<S as Source>::Report, <S as Source>::Error>;
 
 /// A pass of a source as a vertex.
-pub(crate) struct PassVertex<S: Source> {
-    pub(crate) source: S,
-    pub(crate) scope: S::Scope,
-    pub(crate) desired: S::Desired,
-    pub(crate) ledger: SharedLedger,
-    pub(crate) options: S::Options,
+struct PassVertex<S: Source> {
+    source: S,
+    scope: S::Scope,
+    desired: S::Desired,
+    ledger: SharedLedger,
+    options: S::Options,
     /// Takes the result, unless the vertex runs again to apply.
-    pub(crate) on_result: Box<dyn FnMut(PassResult<S>) + Send>,
+    on_result: Box<dyn FnMut(PassResult<S>) + Send>,
 }
 
 impl<S> Vertex for PassVertex<S>

@@ -15,7 +15,7 @@ use super::{
     Declared, MakeWorld, OnResult, Reported, Runs, is_of_file_or_command, is_reported_alone,
     restored, vertices,
 };
-use crate::host::Part;
+use crate::section::Part;
 use crate::source::{AnyDesired, AnyHandle, AnySource};
 
 /// How many vertices run at a time.
@@ -233,7 +233,7 @@ impl RunningGraph {
                 break ended;
             }
         };
-        let mut before = Part::ALL.into_iter().filter(|part| *part != Part::Network);
+        let mut before = [Part::Settings, Part::Links, Part::LinkSettings].into_iter();
         let failed = before.find_map(|part| ended(part, STOPPED_WAIT)?.err());
         failed.map_or(network, Err)
     }

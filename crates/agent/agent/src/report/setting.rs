@@ -1,15 +1,32 @@
 //! Sysctls in the words of `sysctl(8)`.
 
 use trueup_reconcile::Outcome as OpOutcome;
-use trueup_sysctl::{Finding, Outcome, SysctlOp};
+use trueup_sysctl::{Finding, Outcome, Report, SysctlOp};
 
-use super::{FailureRecord, OpText, OwnershipRecord};
+use super::network::unended;
+use super::{FailureRecord, OpText, OwnershipRecord, PassReport};
 
 /// The name of the kind.
 const KIND: &str = "sysctl";
 
+impl PassReport for Report {
+    fn ops(&self, visit: &mut dyn FnMut(&dyn OpText)) {
+        self.applied().for_each(|op| visit(&Setting(op)));
+        self.failed().for_each(|(op, _)| visit(&Setting(op)));
+        self.pending().for_each(|(op, _)| visit(&Setting(op)));
+    }
+
+    fn ownership(&self, visit: &mut dyn FnMut(OwnershipRecord)) {
+        self.findings().iter().for_each(|finding| visit(ownership(finding)));
+    }
+
+    fn errors(&self) -> Vec<String> {
+        self.trouble().map(unended).into_iter().collect()
+    }
+}
+
 /// An op on a sysctl.
-pub(crate) struct Setting<'a>(pub(crate) &'a SysctlOp);
+struct Setting<'a>(&'a SysctlOp);
 
 impl OpText for Setting<'_> {
     fn action(&self) -> &'static str {
@@ -60,7 +77,7 @@ impl OpText for Setting<'_> {
 }
 
 /// Returns the record of a finding about the ownership of a sysctl.
-pub(crate) fn ownership(finding: &Finding) -> OwnershipRecord {
+fn ownership(finding: &Finding) -> OwnershipRecord {
     let (rule, object) = match finding {
         Finding::Left { key, .. } => ("overwritten", key.to_string()),
         Finding::Irreversible { key } => ("irreversible", key.to_string()),

@@ -2,21 +2,19 @@
 
 use std::sync::Arc;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use trueup_file::{Diagnostic, OwnElement};
 use trueup_graph::Vertex;
-use trueup_loop::Loop;
 use trueup_reconcile::{Ledger, PassInput, PassLimits, Source};
 use trueup_rtnl::Namespace;
 
-use super::{Kind, Section, SectionId, SectionResult};
+use super::{Kind, Part, Section, SectionId, SectionResult};
 use crate::declared::Declared;
-use crate::graph::{OnceMaker, PassVertex};
-use crate::host::{self, Part};
-use crate::report::PassReport;
+use crate::desired::Desired;
+use crate::graph::OnceMaker;
+use crate::options::Options;
 use crate::source::{AnyDesired, AnySource, desired_of};
 use crate::watch::PartMaker;
-use crate::words::with_causes;
 
 pub(super) struct Own<S>(pub(super) S);
 
@@ -33,7 +31,11 @@ impl<S: Section> Kind for Own<S> {
         Ok(Some(Arc::new(self.0.parse(elements)?)))
     }
 
-    fn parts(&self, declared: &Declared, _: &host::Desired) -> Vec<(Part, AnyDesired)> {
+    fn owns(&self, part: Part) -> bool {
+        self.section().map(Part::Section) == Some(part)
+    }
+
+    fn parts(&self, declared: &Declared, _: &Desired) -> Vec<(Part, AnyDesired)> {
         let desired = declared.own.get(self.0.name()).cloned();
         self.section().map(Part::Section).zip(desired).into_iter().collect()
     }
@@ -45,26 +47,7 @@ impl<S: Section> Kind for Own<S> {
         desired: AnyDesired,
     ) -> Result<Box<dyn AnySource>> {
         let desired: S::Desired = desired_of(desired).ok_or_else(|| super::foreign(part))?;
-        let (scope, ledger) = (maker.scope.clone(), maker.state.ledger(part.ledger()));
-        let passes = Loop::new(self.0.source(), scope, desired, ledger, (), maker.config);
-        let (reporter, drift, loops) =
-            (maker.reporter.clone(), maker.reporter.clone(), maker.loops.clone());
-        let shared = Arc::clone(&maker.shared);
-        let passes = passes
-            .on_report(move |pass| {
-                shared.wait_in_force();
-                match pass.result {
-                    Ok(done) => reporter.report(part, pass.revision, done),
-                    Err(error) => {
-                        reporter.failed(part, with_causes(error));
-                        if S::Source::is_scope_gone(error) {
-                            loops.stop();
-                        }
-                    }
-                }
-            })
-            .on_drift(move |done| drift.drift(done));
-        Ok(maker.finish(passes))
+        Ok(maker.finish(maker.looped(part, self.0.source(), desired, (), |_| {})))
     }
 
     fn plan(
@@ -72,28 +55,17 @@ impl<S: Section> Kind for Own<S> {
         scope: &Namespace,
         desired: AnyDesired,
         ledger: &mut dyn Ledger,
+        _: &Options,
     ) -> Option<SectionResult> {
         let desired: S::Desired = desired_of(desired)?;
         let input = PassInput::new(scope, &desired, ledger, &());
         let input = input.with_limits(PassLimits::default().with_ops(0));
         let report = self.0.source().reconcile(input);
-        let report = report.map(|report| Box::new(report) as Box<dyn PassReport>);
-        Some(report.map_err(|error| with_causes(&error)))
+        Some(report.map(|it| Box::new(it) as _).map_err(Error::pass))
     }
 
     fn once(&self, maker: &OnceMaker, part: Part, desired: AnyDesired) -> Option<Box<dyn Vertex>> {
         let desired: S::Desired = desired_of(desired)?;
-        let passed = maker.passed.clone();
-        Some(Box::new(PassVertex {
-            source: self.0.source(),
-            scope: maker.scope.clone(),
-            desired,
-            ledger: (maker.ledger)(part.ledger()),
-            options: (),
-            on_result: Box::new(move |result| {
-                let result = result.map(|report| Box::new(report) as Box<dyn PassReport>);
-                passed.add(part, result.map_err(|error| with_causes(&error)));
-            }),
-        }))
+        Some(maker.vertex(part, self.0.source(), desired, (), |report| Box::new(report)))
     }
 }

@@ -19,7 +19,7 @@ use super::reporter::Reporter;
 use super::world_status::Collection;
 use super::{Inner, Shared};
 use crate::declared::Declared;
-use crate::host::Desired;
+use crate::desired::Desired;
 use crate::world::{self, Probation, Retained, Surroundings};
 
 /// The collection of a file, and what of it is desired.

@@ -12,8 +12,9 @@ use trueup_rtnl::Namespace;
 
 use super::Shared;
 use super::reporter::Reporter;
-use crate::host::{Host, Options, Part, PassTimer};
-use crate::section::{Sections, foreign};
+use crate::options::Options;
+use crate::report::PassReport;
+use crate::section::{NetworkSource, Part, Sections, foreign};
 use crate::source::{AnyDesired, AnyHandle, AnySource};
 use crate::state::State;
 
@@ -37,7 +38,7 @@ impl Loops {
     }
 
     /// Returns the loop of the network.
-    pub(crate) fn network(&self) -> Option<Handle<Host>> {
+    pub(crate) fn network(&self) -> Option<Handle<NetworkSource>> {
         self.of(Part::Network)?.as_any().downcast_ref().cloned()
     }
 
@@ -59,6 +60,11 @@ impl Loops {
         if let Some(of_links) = self.of(Part::LinkSettings) {
             of_links.look();
         }
+    }
+
+    /// Returns true if no pass has been running for longer than `longest`.
+    pub(crate) fn is_within(&self, longest: Duration) -> bool {
+        self.all().iter().all(|(_, handle)| handle.busy().is_none_or(|busy| busy <= longest))
     }
 
     /// Returns true if one of the loops has ended: no other goes on without it.
@@ -147,7 +153,6 @@ pub(crate) struct PartMaker {
     pub(crate) config: Config,
     /// The limit of ops, which all of them keep together.
     pub(crate) budget: Option<Budget>,
-    pub(crate) pass_timer: Arc<PassTimer>,
     pub(crate) reporter: Reporter,
     pub(crate) shared: Arc<Shared>,
     pub(crate) loops: Loops,
@@ -163,6 +168,50 @@ impl PartMaker {
     pub(crate) fn make(&self, part: Part, desired: AnyDesired) -> Result<Box<dyn AnySource>> {
         let kind = self.sections.of(part).ok_or_else(|| foreign(part))?;
         kind.make(self, part, desired)
+    }
+
+    /// Makes a loop whose passes are reported; `then` is called with each report.
+    pub(crate) fn looped<S>(
+        &self,
+        part: Part,
+        source: S,
+        desired: S::Desired,
+        options: S::Options,
+        then: impl Fn(&S::Report) + Send + 'static,
+    ) -> Loop<'static, S>
+    where
+        S: Source<Scope = Namespace, Report: PassReport> + Send + 'static,
+    {
+        let config = match part {
+            // It sees a new device before the network does, and comes before the addresses on it.
+            Part::Settings | Part::Links | Part::LinkSettings => {
+                self.config.with_debounce(self.config.debounce() / 2)
+            }
+            Part::Network | Part::Section(_) => self.config,
+        };
+        let (scope, ledger) = (self.scope.clone(), self.state.ledger(part.ledger()));
+        let (reporter, drift) = (self.reporter.clone(), self.reporter.clone());
+        let (shared, loops, namespace) =
+            (Arc::clone(&self.shared), self.loops.clone(), scope.clone());
+        Loop::new(source, scope, desired, ledger, options, config)
+            .on_report(move |pass| {
+                shared.wait_in_force();
+                match pass.result {
+                    Ok(done) => {
+                        reporter.report(part, pass.revision, done);
+                        shared.note_missing(&reporter, done, &namespace);
+                        then(done);
+                    }
+                    Err(error) => {
+                        reporter.failed(part, shared.explain(error));
+                        if S::is_scope_gone(error) {
+                            // No other part goes on without the namespace.
+                            loops.stop();
+                        }
+                    }
+                }
+            })
+            .on_drift(move |done| drift.drift(done))
     }
 
     /// Returns the source of a loop, which keeps the limit of ops.

@@ -34,7 +34,7 @@ use super::loops::PartMaker;
 use super::reporter::Reporter;
 use crate::desired_file::Writers;
 use crate::graph::RunningGraph;
-use crate::host::Options;
+use crate::options::Options;
 use crate::target::Target;
 use crate::words::with_causes;
 

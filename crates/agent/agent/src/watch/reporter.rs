@@ -18,8 +18,8 @@ use super::event::{Event, News};
 use super::loops::Loops;
 use super::world_status::WorldStatus;
 use crate::graph::RunningGraph;
-use crate::host::Part;
 use crate::report::{PassReport, changes_anything};
+use crate::section::Part;
 use crate::status::StatusCounts;
 
 /// Is called with each event, one at a time.

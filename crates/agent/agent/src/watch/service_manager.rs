@@ -12,7 +12,6 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 use std::process;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -22,8 +21,8 @@ use rustix::time::{ClockId, clock_gettime};
 use trueup_path::{Place, TrustedUsers};
 
 use super::event::Event;
+use super::loops::Loops;
 use super::reporter::Observer;
-use crate::host::PassTimer;
 use trueup_net::render::clean;
 
 /// The longest time to send one message.
@@ -48,13 +47,13 @@ enum Message {
 }
 
 impl Service {
-    /// Connects to the manager that the environment names. `pass_timer` decides about the watchdog.
+    /// Connects to the manager that the environment names. `loops` decide about the watchdog.
     ///
     /// # Errors
     ///
     /// When the environment names one that cannot be reached: the process that set it waits for an
     /// answer.
-    pub(crate) fn begin(pass_timer: Arc<PassTimer>) -> Result<(Service, NotifierThread)> {
+    pub(crate) fn begin(loops: Loops) -> Result<(Service, NotifierThread)> {
         let Some(name) = env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
             return Ok((Service(None), NotifierThread(None)));
         };
@@ -67,7 +66,7 @@ impl Service {
             env::var("WATCHDOG_USEC").ok().as_deref(),
             env::var("WATCHDOG_PID").ok().as_deref(),
         );
-        let notifier = Notifier { socket, messages, watchdog, pass_timer };
+        let notifier = Notifier { socket, messages, watchdog, loops };
         let thread = thread::Builder::new()
             .name("service".into())
             .spawn(move || notifier.run())
@@ -108,7 +107,7 @@ struct Notifier {
     socket: UnixDatagram,
     messages: Receiver<Message>,
     watchdog: Option<Duration>,
-    pass_timer: Arc<PassTimer>,
+    loops: Loops,
 }
 
 impl Notifier {
@@ -122,7 +121,7 @@ impl Notifier {
             {
                 due = Some(Instant::now() + half);
                 // Without it the manager restarts us.
-                if self.pass_timer.is_within(half * 2) {
+                if self.loops.is_within(half * 2) {
                     self.send("WATCHDOG=1");
                 }
             }

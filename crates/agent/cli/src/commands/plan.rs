@@ -17,7 +17,7 @@ pub(crate) fn plan(common: &Common, file: &Path) -> Result<ExitCode> {
     note_cautions(&declared);
     let plan = agent.plan(&declared)?;
     output::plan(common.format, &plan)?;
-    let network = &plan.namespace.network;
+    let network = &plan.network;
     let missing = declared.all_missing(&network.plan.devices, &agent.target().namespace);
     missing.iter().for_each(output::note);
     network.doubts.iter().for_each(output::note);

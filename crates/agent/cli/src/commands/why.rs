@@ -16,7 +16,6 @@ use trueup::world::Accepted;
 use trueup_file::TableNames;
 
 use trueup_agent::declared::Declared;
-use trueup_agent::host;
 use trueup_agent::target::Target;
 
 use super::agent;
@@ -72,7 +71,7 @@ pub(crate) fn why(common: &Common, asked: &Why) -> Result<ExitCode> {
         (None, Some(protocol)) => Options::default().with_registered_protocol(protocol)?,
         (None, None) => Options::default(),
     };
-    let all = host::Options { network: options.clone(), ..host::Options::default() };
+    let all = trueup_agent::Options { network: options.clone(), ..Default::default() };
     let (explained, accepted) = agent.why(declared.as_ref(), &all, &query)?;
     let place_of = |position| {
         let Declared { name, file, .. } = declared.as_ref()?;

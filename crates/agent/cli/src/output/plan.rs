@@ -10,6 +10,7 @@ use trueup::net::{Action, Kind};
 use trueup_agent::graph::{VertexRecord, unsettled_lines};
 use trueup_agent::plan::Plan;
 use trueup_agent::report::{ConflictRecord, OpRecord, OpText, PassReport, unfinished};
+use trueup_agent::words::with_causes;
 
 use super::{Format, List, count, print, write_lines};
 
@@ -27,16 +28,21 @@ pub(crate) fn plan(format: Format, plan: &Plan) -> Result<()> {
         }
         _ => {
             let mut written = Ok(());
-            plan.namespace.settings_text(&mut |set| {
+            settings(plan, &mut |set| {
                 written = std::mem::replace(&mut written, Ok(()))
                     .and_then(|()| write_lines(out, set.batch()));
             });
             written?;
-            write_lines(out, plan.namespace.network.plan.batch())?;
+            write_lines(out, plan.network.plan.batch())?;
             let mut lines = sections(plan).into_iter().chain(beside(plan));
             lines.try_for_each(|line| writeln!(out, "# {line}"))
         }
     })
+}
+
+/// Calls `visit` for each op of settings.
+fn settings(plan: &Plan, visit: &mut dyn FnMut(&dyn OpText)) {
+    plan.settings.iter().for_each(|(_, report)| report.ops(visit));
 }
 
 /// Returns a line for each file and command that is not in place.
@@ -50,7 +56,10 @@ fn sections(plan: &Plan) -> Vec<String> {
     for (part, report) in &plan.sections {
         match report {
             Ok(report) => lines.extend(planned(&**report)),
-            Err(why) => lines.push(format!("! {}   (the pass could not run: {why})", part.name())),
+            Err(error) => {
+                let (name, why) = (part.name(), with_causes(error));
+                lines.push(format!("! {name}   (the pass could not run: {why})"));
+            }
         }
     }
     lines
@@ -69,17 +78,18 @@ fn is_due(op: &dyn OpText) -> bool {
 }
 
 fn text(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
-    let mut settings = Vec::new();
-    plan.namespace.settings_text(&mut |op| {
-        settings.push(match is_due(op) {
-            true => op.text(),
-            false => format!("! {}   ({})", op.command(), op.why()),
+    let mut lines = Vec::new();
+    settings(plan, &mut |op| {
+        lines.push(if is_due(op) {
+            op.text()
+        } else {
+            format!("! {}   ({})", op.command(), op.why())
         });
     });
-    for line in settings {
+    for line in lines {
         writeln!(out, "{line}")?;
     }
-    write_lines(out, plan.namespace.network.plan.text())?;
+    write_lines(out, plan.network.plan.text())?;
     let beside = beside(plan);
     for line in sections(plan).iter().chain(&beside) {
         writeln!(out, "{line}")?;
@@ -99,7 +109,7 @@ fn text(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
 }
 
 fn counts(plan: &Plan) -> String {
-    let network = &plan.namespace.network.plan;
+    let network = &plan.network.plan;
     let (mut due, mut absent) = ([0; 3], 0);
     let mut note = |op: &dyn OpText| match (is_due(op), op.action()) {
         (false, _) => absent += 1,
@@ -107,7 +117,7 @@ fn counts(plan: &Plan) -> String {
         (true, "delete") => due[2] += 1,
         (true, _) => due[1] += 1,
     };
-    plan.namespace.settings_text(&mut note);
+    settings(plan, &mut note);
     plan.sections.iter().flat_map(|(_, it)| it).for_each(|report| report.ops(&mut note));
     let of = |action| {
         let due = |op: &&net::Op| op.action == action && op.hold.is_none();
@@ -140,7 +150,7 @@ struct Ops<'a>(&'a Plan);
 
 impl Serialize for Ops<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Plan { namespace, sections, .. } = self.0;
+        let Plan { network, sections, .. } = self.0;
         let mut out = serializer.serialize_seq(None)?;
         let mut written = Ok(());
         let mut write = |op: &dyn OpText, out: &mut S::SerializeSeq| {
@@ -148,8 +158,8 @@ impl Serialize for Ops<'_> {
                 written = out.serialize_element(&OpRecord::planned(op));
             }
         };
-        namespace.settings_text(&mut |op| write(op, &mut out));
-        let network = &namespace.network.plan;
+        settings(self.0, &mut |op| write(op, &mut out));
+        let network = &network.plan;
         let mut network_written = Ok(());
         for op in &network.ops {
             let record = NetworkRecord::new(op, &network.devices);
@@ -172,7 +182,7 @@ struct AdoptedRecord {
 
 impl Serialize for Record<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let network = &self.0.namespace.network;
+        let network = &self.0.network;
         let net::Plan { conflicts, adopted, notices, devices, .. } = &network.plan;
         let len = 5 + usize::from(self.0.snapshot.is_some());
         let mut out = serializer.serialize_struct("Plan", len)?;

@@ -2,7 +2,7 @@
 
 use trueup_net::Kind;
 
-use crate::host::Options;
+use crate::options::Options;
 
 /// Returns why a running loop cannot use other options, or another `[world]`.
 pub(crate) fn options_error(all: &Options, were: &Options, is_same_world: bool) -> Option<String> {

@@ -8,7 +8,6 @@ use trueup_graph::{Failure, Verdict};
 use trueup_reconcile::Report;
 
 use super::{Event, Reporter};
-use crate::host::Error;
 use crate::watch::event::FileChange;
 use crate::watch::world_status::WorldStatus;
 use crate::words::with_causes;
@@ -106,7 +105,7 @@ impl Reporter {
     }
 
     /// Reports that the subscription to events failed, or works again.
-    pub(crate) fn subscription(&self, failure: Option<&Error>) {
+    pub(crate) fn subscription(&self, failure: Option<&(dyn std::error::Error + 'static)>) {
         self.change(|inner, events| {
             events.push(Event::Subscription {
                 failure: failure.map(ToString::to_string),

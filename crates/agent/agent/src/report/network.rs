@@ -1,13 +1,12 @@
-//! The report of a pass over a part of the namespace, in words.
+//! The report of a pass over the network, in words, and of one over it and sysctls.
 
 use trueup_apply::Outcome as NetworkOutcome;
-use trueup_net::{Action, Hold};
-use trueup_reconcile::Outcome;
-use trueup_rtnl::{Finding, OpOutcome, OwnershipRule, Pending, Wait};
+use trueup_net::{Action, Devices, Hold, Notice};
+use trueup_reconcile::{OrderedError, Outcome, ReportedOp};
+use trueup_rtnl::{self as rtnl, Finding, OpOutcome, OwnershipRule, Pending, Wait};
 
-use super::setting::{self, Setting};
 use super::{ConflictRecord, FailureRecord, FormsRecord, OpText, OwnershipRecord, PassReport};
-use crate::host::Report;
+use crate::section::NamespaceReport;
 
 /// An op on an object of the network.
 struct NetworkOp<'a>(OpOutcome<'a>);
@@ -108,36 +107,124 @@ fn ownership(finding: &Finding<'_>) -> OwnershipRecord {
     OwnershipRecord { rule, kind, object, detail: finding.rule.to_string(), line, lasts }
 }
 
-impl PassReport for Report {
+impl PassReport for rtnl::Report {
     fn ops(&self, visit: &mut dyn FnMut(&dyn OpText)) {
-        self.set().for_each(|set| visit(&Setting(set)));
         self.applied().for_each(|done| visit(&NetworkOp(done)));
-        self.settings_failed().for_each(|(op, _)| visit(&Setting(op)));
-        self.settings_pending().for_each(|(op, _)| visit(&Setting(op)));
         self.failed().for_each(|(done, _)| visit(&NetworkOp(done)));
         self.declined().for_each(|(done, _)| visit(&NetworkOp(done)));
         self.pending().for_each(|(done, _)| visit(&NetworkOp(done)));
     }
 
     fn ownership(&self, visit: &mut dyn FnMut(OwnershipRecord)) {
-        self.settings_findings().for_each(|finding| visit(setting::ownership(finding)));
         self.findings().for_each(|finding| visit(ownership(&finding)));
     }
 
     fn conflicts(&self) -> Vec<ConflictRecord> {
-        let conflicts = Report::conflicts(self).map(|(conflict, devices)| {
-            let record = trueup_net::render::ConflictRecord::new(conflict, devices);
-            ConflictRecord::from(record)
-        });
-        conflicts.collect()
+        let conflicts = rtnl::Report::conflicts(self).iter();
+        let record = |it| trueup_net::render::ConflictRecord::new(it, rtnl::Report::devices(self));
+        conflicts.map(|it| record(it).into()).collect()
     }
 
     fn notices(&self) -> Vec<String> {
-        Report::notices(self).map(|(notice, devices)| notice.text(devices)).collect()
+        rtnl::Report::notices(self).map(|(notice, devices)| notice.text(devices)).collect()
     }
 
     fn errors(&self) -> Vec<String> {
-        Report::errors(self)
+        let doubts = self.doubts().iter().map(ToString::to_string);
+        doubts.chain(self.trouble().map(unended)).collect()
+    }
+
+    fn devices(&self) -> Option<&Devices> {
+        Some(rtnl::Report::devices(self))
+    }
+}
+
+/// Returns why a pass could not be ended.
+pub(super) fn unended(trouble: &str) -> String {
+    format!("the pass could not be ended: {trouble}")
+}
+
+impl PassReport for NamespaceReport {
+    fn ops(&self, visit: &mut dyn FnMut(&dyn OpText)) {
+        self.members().for_each(|it| it.ops(visit));
+    }
+
+    fn ownership(&self, visit: &mut dyn FnMut(OwnershipRecord)) {
+        self.members().for_each(|it| it.ownership(visit));
+    }
+
+    fn conflicts(&self) -> Vec<ConflictRecord> {
+        self.members().flat_map(PassReport::conflicts).collect()
+    }
+
+    fn notices(&self) -> Vec<String> {
+        self.members().flat_map(PassReport::notices).collect()
+    }
+
+    fn errors(&self) -> Vec<String> {
+        let error = self.error.iter().map(|error| match error {
+            OrderedError::Second(why) => format!("the sysctls could not be handled: {why}"),
+            error => format!("the network could not be handled: {error}"),
+        });
+        self.members().flat_map(PassReport::errors).chain(error).collect()
+    }
+
+    fn devices(&self) -> Option<&Devices> {
+        self.members().find_map(PassReport::devices)
+    }
+}
+
+/// The reports of sources in order.
+trait Members {
+    fn members(&self) -> impl Iterator<Item = &dyn PassReport>;
+}
+
+impl Members for NamespaceReport {
+    fn members(&self) -> impl Iterator<Item = &dyn PassReport> {
+        let first = self.first.iter().map(|it| it as &dyn PassReport);
+        first.chain(self.second.iter().map(|it| it as &dyn PassReport))
+    }
+}
+
+/// A pass over links before one over the whole network: what it has changed counts, and how all
+/// stands says the other.
+pub(crate) struct Preliminary(pub(crate) NamespaceReport);
+
+impl trueup_reconcile::Report for Preliminary {
+    fn converged(&self) -> bool {
+        true
+    }
+
+    fn outcomes(&self, visit: &mut dyn FnMut(ReportedOp<'_>)) {
+        self.0.outcomes(&mut |op| {
+            if op.outcome == Outcome::Applied {
+                visit(op);
+            }
+        });
+    }
+}
+
+impl PassReport for Preliminary {
+    fn ops(&self, visit: &mut dyn FnMut(&dyn OpText)) {
+        self.0.first.iter().flat_map(rtnl::Report::applied).for_each(|it| visit(&NetworkOp(it)));
+    }
+
+    fn ownership(&self, visit: &mut dyn FnMut(OwnershipRecord)) {
+        self.0.ownership(&mut |change| {
+            if !change.lasts {
+                visit(change);
+            }
+        });
+    }
+
+    fn notices(&self) -> Vec<String> {
+        let notices = self.0.first.iter().flat_map(rtnl::Report::notices);
+        let gone = notices.filter(|(notice, _)| matches!(notice, Notice::GoesAlong { .. }));
+        gone.map(|(notice, devices)| notice.text(devices)).collect()
+    }
+
+    fn errors(&self) -> Vec<String> {
+        self.0.first.iter().filter_map(rtnl::Report::trouble).map(unended).collect()
     }
 }
 

@@ -3,11 +3,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Mutex;
 
-use trueup_net::{IfName, Link, LinkKind, VethAttrs};
+use trueup_net::{Desired as Network, IfName, Link, LinkKind, VethAttrs};
 use trueup_reconcile::{Claim, LedgerError, MemoryLedger, PassInput, Report as _};
 use trueup_sysctl::{Files, Key};
 
+use super::settings::SettingsSource;
 use super::*;
+use crate::apply::RunReport;
 
 type Bytes = Vec<u8>;
 
@@ -60,42 +62,50 @@ fn settings(pairs: &[(&str, &str)]) -> Desired {
     }
 }
 
-fn pass(
-    part: Part,
-    value: &Value,
-    ledger: &mut dyn Ledger,
-    ledger_reads: u32,
-) -> Result<Report, Error> {
-    let timer = Arc::new(PassTimer::default());
-    let mut host = Host::new(part, |_| Failing(Cell::new(ledger_reads)), &timer);
-    host.settings = Sysctl::with_files(value.clone());
+fn set(value: &Value, ledger_reads: u32) -> Result<NamespaceReport, NamespaceError> {
+    let mut source = SettingsSource::new(Part::Settings, Failing(Cell::new(ledger_reads)));
+    source.settings = Sysctl::with_files(value.clone());
     let desired = settings(&[("net.ipv4.ip_forward", "1")]);
-    host.reconcile(PassInput::new(&Namespace::current(), &desired, ledger, &Options::default()))
+    let (mut ledger, options) = (MemoryLedger::default(), Options::default());
+    source.reconcile(PassInput::new(&Namespace::current(), &desired, &mut ledger, &options))
+}
+
+fn network() -> Result<NamespaceReport, NamespaceError> {
+    let desired = settings(&[("net.ipv4.ip_forward", "1")]);
+    let (mut ledger, options) = (Failing(Cell::new(0)), Default::default());
+    network::source(MemoryLedger::default()).reconcile(PassInput::new(
+        &Namespace::current(),
+        &desired,
+        &mut ledger,
+        &options,
+    ))
 }
 
 #[test]
 fn a_pass_that_cannot_run_sets_nothing() {
     let value = Value::default();
-    let ended = pass(Part::Settings, &value, &mut MemoryLedger::default(), 0);
-    let error = ended.unwrap_err();
+    let error = set(&value, 0).unwrap_err();
     assert!(error.to_string().contains("it is gone"), "{error}");
     assert_eq!(*value.0.lock().unwrap(), b"");
-    let ended = pass(Part::Settings, &value, &mut MemoryLedger::default(), 1);
-    assert!(ended.unwrap().converged());
+    assert!(set(&value, 1).unwrap().converged());
     assert_eq!(*value.0.lock().unwrap(), b"1\n");
 }
 
 #[test]
 fn a_run_that_breaks_off_after_a_change_is_a_report() {
+    fn result(of: Result<NamespaceReport, NamespaceError>) -> SectionResult {
+        of.map(|report| Box::new(report) as Box<dyn PassReport>).map_err(crate::Error::pass)
+    }
     let value = Value::default();
     let run = |reads| {
-        let settings = pass(Part::Settings, &value, &mut MemoryLedger::default(), reads);
-        let network = pass(Part::Network, &value, &mut Failing(Cell::new(0)), 1);
-        Report::of_run(vec![(Part::Network, network), (Part::Settings, settings)])
+        let set = result(set(&value, reads));
+        RunReport::of(vec![(Part::Network, result(network())), (Part::Settings, set)])
     };
     assert!(run(0).is_err(), "nothing was changed");
     let report = run(1).unwrap();
-    assert_eq!(report.set().count(), 1);
+    let mut applied = 0;
+    report.ops(&mut |op| applied += u32::from(op.outcome().is_applied()));
+    assert_eq!(applied, 1);
     assert!(!report.converged());
     let errors = report.errors();
     let [error] = &errors[..] else {
@@ -104,15 +114,20 @@ fn a_run_that_breaks_off_after_a_change_is_a_report() {
     assert!(error.starts_with("the pass ended early: ") && error.contains("it is gone"), "{error}");
 }
 
+fn parts(desired: &Desired) -> Vec<(Part, Desired)> {
+    let mut parts = settings::parts(desired);
+    parts.extend(network::parts(desired));
+    parts.sort_by_key(|(part, _)| *part);
+    parts
+}
+
 #[test]
 fn without_settings_the_network_is_the_only_part() {
-    let parts = |desired: Desired| {
-        let parts = desired.parts().into_iter();
-        parts.map(|(part, _)| part).collect::<Vec<_>>()
-    };
-    assert_eq!(parts(Desired::default()), [Part::Network]);
+    let names =
+        |desired: &Desired| parts(desired).into_iter().map(|(part, _)| part).collect::<Vec<_>>();
+    assert_eq!(names(&Desired::default()), [Part::Network]);
     let forward = settings(&[("net.ipv4.ip_forward", "1")]);
-    assert_eq!(parts(forward), [Part::Settings, Part::Network]);
+    assert_eq!(names(&forward), [Part::Settings, Part::Network]);
 }
 
 #[test]
@@ -128,14 +143,13 @@ fn settings_of_declared_links_and_of_the_other_ends_of_pairs_are_a_part_of_their
     ];
     let mut desired = settings(&names.map(|name| (name, "1")));
     desired.network = Arc::new(Network::default().with_links([pair]));
-    let parts = desired.parts();
+    let parts = parts(&desired);
     let found = |part| {
         let (_, desired) = parts.iter().find(|(it, _)| *it == part).unwrap();
         let keys = desired.settings.iter().flat_map(sysctl::Desired::keys);
         keys.map(ToString::to_string).collect::<Vec<_>>()
     };
     assert_eq!(parts.len(), 4);
-    assert!(parts.is_sorted_by_key(|(part, _)| *part));
     assert_eq!(found(Part::Settings), names[..2]);
     assert_eq!(found(Part::Links), names[2..]);
     assert_eq!(found(Part::LinkSettings), names[2..]);
