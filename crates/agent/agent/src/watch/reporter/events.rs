@@ -109,7 +109,7 @@ impl Reporter {
         self.change(|inner, events| {
             events.push(Event::Subscription {
                 failure: failure.map(ToString::to_string),
-                with_causes: failure.map(|error| with_causes(error)),
+                with_causes: failure.map(with_causes),
                 is_news: failure.is_some() || inner.is_ready,
             });
         });
