@@ -74,6 +74,12 @@ setters! { impl Policy {
 } }
 
 impl Policy {
+    /// Returns true if it is the ledger that says whether an object of a kind is ours: the kind
+    /// bears no protocol, or its protocol is not to count.
+    pub fn is_by_ledger(&self, kind: Kind) -> bool {
+        !kind.bears_protocol() || self.by_ledger.contains(kind)
+    }
+
     /// For an agent that speaks for this part of the namespace alone. By a domain that is
     /// [its ledger alone](Domain::ledger_only) the marker proves nothing, whatever the kind.
     #[must_use]

@@ -53,7 +53,7 @@ pub(crate) fn policy(markers: Option<Markers>, options: &Options) -> Result<Poli
     for kind in Kind::DECLARED {
         match options.ownership(kind) {
             Some(Ownership::Ledger) => by_ledger = by_ledger.with(kind),
-            Some(Ownership::Marker) if unstored.contains(kind) || kind == Kind::Link => {
+            Some(Ownership::Marker) if unstored.contains(kind) || !kind.bears_protocol() => {
                 return Err(Error::unmarked(kind));
             }
             Some(Ownership::Marker) | None => {}

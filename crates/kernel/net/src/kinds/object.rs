@@ -34,6 +34,13 @@ macro_rules! enumerations {
                 }
             }
 
+            /// Returns true if the kernel has a protocol on objects of this kind.
+            pub const fn bears_protocol(self) -> bool {
+                match self {
+                    $(Kind::$kind => <crate::$kind as ObjectKind>::BEARS_PROTOCOL,)*
+                }
+            }
+
             /// Returns true if objects of this kind are declared by themselves.
             pub const fn is_declared(self) -> bool {
                 match self {

@@ -48,7 +48,7 @@ impl<'a> Intents<'a> {
             // Never overridden, and always ours by the marker.
             return Vec::new();
         }
-        let by_marker = kind != Kind::Link && !self.policy.by_ledger.contains(kind);
+        let by_marker = !self.policy.is_by_ledger(kind);
         if by_marker && self.view.is_empty() && op.reason != Reason::Overridden {
             return Vec::new();
         }

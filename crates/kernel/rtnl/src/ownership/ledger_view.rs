@@ -298,8 +298,7 @@ impl LedgerView {
                 continue;
             }
             let needed = current.is_some_and(|object| {
-                let proven = key.kind() != Kind::Link
-                    && !policy.by_ledger.contains(key.kind())
+                let proven = !policy.is_by_ledger(key.kind())
                     && object.protocol() == policy.marker;
                 !proven || record.former.is_some()
             });
