@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use crate::adjacency::Adjacency;
+use crate::edge::Kinds;
 use crate::error::ErrorKind;
-use crate::graph::{Groups, SemaphoreCounts, order};
-use crate::kinds::Kinds;
-use crate::{EdgeKind, Error, Graph, VertexId, VertexSpec};
+use crate::graph::{Adjacency, Groups, SemaphoreCounts, order};
+use crate::state::Made;
+use crate::{EdgeKind, Error, Graph, Record, VertexId, VertexSpec};
 
 /// The largest number of vertices: the number of one and the kind of an edge fit into 32 bits.
 const MOST: usize = (u32::MAX / 4) as usize;
@@ -239,6 +239,69 @@ impl GraphBuilder {
         semaphores.sort_unstable_by_key(|(_, (number, ..))| *number);
         let semaphores = semaphores.into_iter().map(|(id, (_, count, _))| (id.clone(), count));
         Ok((semaphores.collect(), holds))
+    }
+}
+
+/// Reversals of what was made under names that the graph does not have, or by other declarations.
+impl Graph {
+    /// Adds a reversal for each of these declarations: of vertices that have left while no process
+    /// was there, or do not take over what was made under their names. `records` are all that the
+    /// journal has. A declaration of which it does not know that something was made is left out.
+    ///
+    /// What was made last is undone first, children before their parents.
+    ///
+    /// # Errors
+    ///
+    /// The graph is too large, or a semaphore has different counts.
+    pub fn restore(
+        self,
+        records: &[(Arc<str>, Record)],
+        vertices: impl IntoIterator<Item = VertexSpec>,
+    ) -> Result<Self, Error> {
+        let made = records.iter().filter_map(|(name, record)| {
+            let made = record.made.as_ref()?;
+            Some((&**name, made))
+        });
+        let made: BTreeMap<&str, &Made> = made.collect();
+        let restored = vertices.into_iter().filter_map(|mut vertex| {
+            let made = *made.get(vertex.name())?;
+            vertex.links = None;
+            Some((made.place, vertex))
+        });
+        let mut restored: Vec<_> = restored.collect();
+        // What was made last comes first.
+        restored.sort_by(|one, other| (other.0, one.1.name()).cmp(&(one.0, other.1.name())));
+        restored.dedup_by(|one, other| one.1.name == other.1.name);
+        let mut builder = self.to_builder();
+        let mut numbers = BTreeMap::new();
+        for (_, vertex) in restored {
+            let (found, name) = (self.find(vertex.name()), vertex.name.clone());
+            let number = builder.vertex(vertex);
+            if let Some(found) = found {
+                builder.edge(number, found);
+            }
+            numbers.insert(name, number);
+        }
+        // Children before their parents: of what is undone in the order of making, and against it; and
+        // before what vertices that stay needed.
+        let (mut agreeing, mut others, mut leaving) = (Vec::new(), Vec::new(), Vec::new());
+        for (child, made_by_child) in &made {
+            for parent in &made_by_child.after {
+                let Some(parent_number) = numbers.get(parent) else {
+                    continue;
+                };
+                let edge = |child: VertexId| (child.0, EdgeKind::After.to(parent_number.0));
+                match (numbers.get(*child), self.find(child)) {
+                    (Some(child), _) => match made_by_child.place > made[&**parent].place {
+                        true => agreeing.push(edge(*child)),
+                        false => others.push(edge(*child)),
+                    },
+                    (None, Some(child)) if self.find(parent).is_none() => leaving.push(edge(child)),
+                    (None, _) => {}
+                }
+            }
+        }
+        builder.assemble_with(self.own, self.by_name, &[agreeing, leaving, others])
     }
 }
 

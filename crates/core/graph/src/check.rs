@@ -6,9 +6,9 @@ use std::sync::Arc;
 use trueup_reconcile::Ledger;
 
 use crate::driver::calls::check_apply;
+use crate::driver::cell::catch;
 use crate::driver::{replacing, snapshot};
-use crate::kinds::Kinds;
-use crate::panics::catch;
+use crate::edge::Kinds;
 use crate::ports::{Input, Value};
 use crate::sync::{after, now};
 use crate::{

@@ -4,12 +4,10 @@
 //! under that lock.
 
 pub(crate) mod calls;
-mod cell;
+pub(crate) mod cell;
 mod events;
-mod exchange;
 mod jobs;
 pub(crate) mod replacing;
-mod restoring;
 mod shared;
 pub(crate) mod snapshot;
 
@@ -20,7 +18,7 @@ use std::time::Duration;
 
 use trueup_reconcile::Ledger;
 
-use self::cell::Cell;
+use self::cell::{Cell, discard};
 use self::events::Events;
 use self::jobs::{JobWaker, Jobs};
 use self::shared::{Core, Shared, find, find_any, timed_out, unknown};
@@ -53,7 +51,7 @@ impl Driver {
         vertices: impl IntoIterator<Item = (VertexSpec, Box<dyn Vertex>)>,
         ledger: Box<dyn Ledger + Send>,
     ) -> Result<Driver, Error> {
-        Self::start_with_restore(config, vertices, ledger, restoring::none)
+        Self::start_with_restore(config, vertices, ledger, replacing::none)
     }
 
     /// Starts as [`start`](Self::start) does, and undoes what vertices made that are no longer
@@ -80,8 +78,8 @@ impl Driver {
     ) -> Result<Driver, Error> {
         let (graph, mut vertices) = replacing::build(vertices)?;
         let records = crate::records::read(&*ledger)?;
-        let restore: Arc<restoring::Restore> = Arc::new(restore);
-        let graph = restoring::restore(graph, &mut vertices, &records, &restore)?;
+        let restore: Arc<replacing::Restore> = Arc::new(restore);
+        let graph = replacing::restore(graph, &mut vertices, &records, &restore)?;
         let names = replacing::threads(&graph);
         let declared = graph.vertices.iter().zip(0..);
         let new = |(vertex, (spec, at))| Arc::new(Cell::new(vertex, spec, at));
@@ -200,7 +198,7 @@ impl Driver {
         let stop = |runner: &Runner| runner.stop(end.saturating_duration_since(now()));
         match [&self.runner].into_iter().chain(named.values()).try_for_each(stop) {
             Ok(()) => {
-                crate::panics::discard(lock(&self.shared.ledger).take());
+                discard(lock(&self.shared.ledger).take());
                 Ok(())
             }
             Err(_) => Err(timed_out(&lock(&self.shared.core), "not stopped")),

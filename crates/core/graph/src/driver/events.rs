@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use trueup_reconcile::{Drained, Hints};
 
-use super::cell::{Cell, Place};
+use super::cell::{Cell, Place, catch, discard};
 use super::shared::{Core, Shared};
-use crate::panics::{catch, discard};
 use crate::runner::{Due, Member, Task, Turn};
 use crate::sync::{MutexGuard, lock, now, try_lock};
 use crate::{Failure, Watch};

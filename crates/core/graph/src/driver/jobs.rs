@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 use trueup_reconcile::LedgerError;
 
 use super::calls::{Call, call};
-use super::cell::Cell;
+use super::cell::{Cell, catch, discard};
 use super::shared::{Core, Shared, stopped};
-use crate::panics::{catch, discard};
 use crate::runner::{Due, Member, Task};
 use crate::sync::{MutexGuard, lock, now};
 use crate::{Action, Record};

@@ -1,18 +1,21 @@
-//! The replacement of the graph of a driver.
+//! The graph of a driver: of declared vertices, of what others have left, and its replacement.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use super::cell::{Cell, Place};
+use trueup_reconcile::ErrorClass;
+
+use super::Driver;
+use super::cell::{Cell, Place, catch, discard};
 use super::jobs::{Named, NamedJobs};
 use super::shared::{Core, stopped};
-use super::{Driver, restoring};
 use crate::error::ErrorKind;
-use crate::panics::{catch, discard};
 use crate::runner::Runner;
 use crate::sync::{lock, now};
-use crate::{Error, Graph, Records, Vertex, VertexId, VertexSpec};
+use crate::{
+    Error, Failure, Graph, Record, Records, RunContext, Verdict, Vertex, VertexId, VertexSpec,
+};
 
 /// How often new vertices are asked what they take over, while the old ones go on.
 const MAX_TRIES: u32 = 100;
@@ -52,7 +55,7 @@ impl Driver {
         let (graph, mut vertices) = build(vertices)?;
         self.start_named(threads(&graph))?;
         let mut core = lock(&self.shared.core);
-        let (mut adopted, mut refused) = Default::default();
+        let (mut adopted, mut not_taken) = Default::default();
         for tries in 0.. {
             let made = core.state.to_adopt(&graph);
             if made == adopted || core.is_stopping {
@@ -64,14 +67,14 @@ impl Driver {
                 let message = "not replaced: the vertices make something new without a pause";
                 return Err(Error::new(ErrorKind::TimedOut, message.to_owned()));
             }
-            refused = restoring::refused(&graph, &mut vertices, &made);
+            not_taken = refused(&graph, &mut vertices, &made);
             adopted = made;
             core = lock(&self.shared.core);
         }
         if core.is_stopping {
             return Err(stopped());
         }
-        let replaced = core.state.replace_reversing(now(), graph, &refused)?;
+        let replaced = core.state.replace_reversing(now(), graph, &not_taken)?;
         let Core { values, state, .. } = &mut *core;
         let is_gone = |(sender, port): &(Arc<str>, Arc<str>)| !state.has_value(sender, port);
         let gone: Vec<_> = values.keys().filter(|it| is_gone(it)).cloned().collect();
@@ -147,4 +150,94 @@ pub(super) fn start_threads(name: &str, count: NonZeroUsize) -> Result<Runner, E
         return Err(failed(&"its name has a NUL byte; choose another"));
     }
     Runner::start(name, count).map_err(|error| failed(&error))
+}
+
+/// Makes a vertex that undoes what its record says.
+pub(super) type Restore =
+    dyn Fn(&str, &[u8]) -> Result<(VertexSpec, Box<dyn Vertex>), Failure> + Send + Sync;
+
+/// A vertex that could not be made of its record. Reversing it tries again.
+struct Unrestored {
+    name: Arc<str>,
+    undo: Arc<[u8]>,
+    restore: Arc<Restore>,
+}
+
+impl Vertex for Unrestored {
+    fn check_apply(&mut self, _: &RunContext, _: bool) -> Result<Verdict, Failure> {
+        Ok(Verdict::InPlace)
+    }
+
+    fn reverse(&mut self, context: &RunContext) -> Result<Verdict, Failure> {
+        let (_, mut vertex) = (self.restore)(&self.name, &self.undo)?;
+        vertex.reverse(context)
+    }
+}
+
+/// The restoring of a driver that was started without one.
+pub(super) fn none(name: &str, _: &[u8]) -> Result<(VertexSpec, Box<dyn Vertex>), Failure> {
+    let message = format!(
+        "what vertex {name} made is kept, as it cannot be undone without its vertex; declare it \
+         again, or start the driver with a way to restore it"
+    );
+    Err(Failure::new(ErrorClass::Unsupported, message))
+}
+
+/// Adds to a graph what is to be reversed by the records, and its vertices.
+pub(super) fn restore(
+    graph: Graph,
+    vertices: &mut Vec<Box<dyn Vertex>>,
+    records: &[(Arc<str>, Record)],
+    restore: &Arc<Restore>,
+) -> Result<Graph, Error> {
+    let made = records.iter().filter_map(|(name, record)| {
+        let made = record.made.as_ref()?;
+        Some((name.clone(), made.undo.clone()))
+    });
+    let made = made.collect::<BTreeMap<_, _>>();
+    let not_taken = refused(&graph, vertices, &made);
+    let mut restored = BTreeMap::new();
+    for (name, undo) in made {
+        if graph.find(&name).is_some() && !not_taken.contains(&name) {
+            continue;
+        }
+        let made =
+            catch(|| restore(&name, &undo)).map(|(spec, vertex)| (spec.with_name(&name), vertex));
+        let declared = made.unwrap_or_else(|_| {
+            let spec = VertexSpec::new(&name);
+            let restore = Arc::clone(restore);
+            let name = name.clone();
+            (spec, Box::new(Unrestored { name, undo, restore }))
+        });
+        restored.insert(name, declared);
+    }
+    if restored.is_empty() {
+        return Ok(graph);
+    }
+    let specs = restored.values().map(|it| it.0.clone()).collect::<Vec<_>>();
+    let graph = graph.restore(records, specs)?;
+    let reversals = &graph.vertices[graph.own..];
+    let found = reversals.iter().filter_map(|it| restored.remove(&it.name));
+    vertices.extend(found.map(|it| it.1));
+    Ok(graph)
+}
+
+/// Has each vertex take over what was made under its name, and returns the names of those that do
+/// not.
+pub(super) fn refused(
+    graph: &Graph,
+    vertices: &mut [Box<dyn Vertex>],
+    made: &BTreeMap<Arc<str>, Arc<[u8]>>,
+) -> BTreeSet<Arc<str>> {
+    let mut refused = BTreeSet::new();
+    for (name, undo) in made {
+        let found = graph.find(name);
+        let vertex = found.and_then(|it| vertices.get_mut(it.0 as usize));
+        // One whose code is at fault has nothing undone.
+        let is_refused = vertex.is_some_and(|it| !catch(|| Ok(it.adopt(undo))).unwrap_or(true));
+        if is_refused {
+            refused.insert(name.clone());
+        }
+    }
+    refused
 }

@@ -7,10 +7,9 @@ use std::time::Instant;
 
 use trueup_reconcile::Ledger;
 
-use super::cell::Cell;
+use super::cell::{Cell, discard};
 use super::jobs::{JobWaker, Named};
 use crate::error::ErrorKind;
-use crate::panics::discard;
 use crate::ports::Value;
 use crate::runner::Member;
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, now};

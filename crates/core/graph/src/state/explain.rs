@@ -1,8 +1,7 @@
 //! Why a vertex does what it does.
 
-mod text;
-
 use std::collections::BTreeSet;
+use std::fmt::{self, Write as _};
 use std::time::{Duration, Instant};
 
 use trueup_reconcile::ErrorClass;
@@ -279,4 +278,117 @@ impl State {
         }
         self.first_named(failed.into_iter().collect())
     }
+}
+
+/// Writes the explanation as one line, whatever the characters in a name or in a message: a command
+/// decides what is in that of its failure.
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(&mut OneLine(f))
+    }
+}
+
+impl Explanation {
+    fn write(&self, f: &mut impl fmt::Write) -> fmt::Result {
+        f.write_str(&self.name)?;
+        if let Some(group) = &self.group {
+            write!(f, " (group {group})")?;
+        }
+        f.write_str(": ")?;
+        if self.reversal {
+            f.write_str("to be reversed, ")?;
+        }
+        match (self.running, self.cause) {
+            (true, _) => f.write_str("running")?,
+            (false, Some(_)) => f.write_str("dirty")?,
+            (false, None) => f.write_str("settled")?,
+        }
+        match (self.cause, &self.upstream) {
+            (Some(_), Some(parent)) => write!(f, " because of {parent}")?,
+            (Some(cause), None) => write!(f, " ({cause})")?,
+            (None, _) => {}
+        }
+        for wait in &self.waits {
+            write!(f, "; {wait}")?;
+        }
+        if self.refreshes > 0 {
+            let noun = if self.refreshes == 1 { "refresh" } else { "refreshes" };
+            write!(f, "; {} {noun} pending", self.refreshes)?;
+        }
+        match self.last {
+            None => f.write_str("; has not run"),
+            Some(Ok(Verdict::InPlace)) => f.write_str("; last run: in place"),
+            Some(Ok(Verdict::Changed)) => f.write_str("; last run: changed"),
+            Some(Ok(Verdict::WouldChange)) => f.write_str("; last run: would change"),
+            Some(Err(class)) => {
+                write!(f, "; last run: failed ({class}), {} in a row", self.attempts)
+            }
+        }?;
+        match &self.message {
+            Some(message) => write!(f, ": {message}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Cause::New => "new",
+            Cause::Event => "event",
+            Cause::Poll => "poll",
+            Cause::Parent(_) => "parent",
+            Cause::Retry => "failed",
+            Cause::Replaced => "replaced",
+            Cause::Removed => "removed",
+            Cause::Interrupted => "interrupted",
+            Cause::Refreshed => "refreshed",
+            Cause::Unwatched => "not watched",
+        })
+    }
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Wait::Watch => f.write_str("waits for its watch"),
+            Wait::Parents(names) => write!(f, "waits for {}", names.join(", ")),
+            Wait::FailedAncestors(names) => {
+                write!(f, "skipped because {} failed", names.join(", "))
+            }
+            Wait::Event => f.write_str("failed for good, waits for an event"),
+            Wait::Time(time) => write!(f, "waits for {time:?}"),
+            Wait::Semaphore { id, holders } => match holders.is_empty() {
+                true => write!(f, "waits its turn for semaphore {id}"),
+                false => write!(f, "waits for semaphore {id}, held by {}", holders.join(", ")),
+            },
+            Wait::Group { group, members } => {
+                write!(f, "waits for the run of group {group}: {}", members.join(", "))
+            }
+            Wait::Value { sender, port } => write!(f, "waits for {sender} to send {port}"),
+            Wait::Worker => f.write_str("waits for a worker"),
+            Wait::Pause => f.write_str("paused"),
+            Wait::Journal => f.write_str("waits for the journal"),
+        }
+    }
+}
+
+/// A writer that escapes control characters.
+pub(crate) struct OneLine<W>(pub(crate) W);
+
+impl<W: fmt::Write> fmt::Write for OneLine<W> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        text.chars().try_for_each(|it| match it.is_control() {
+            true => write!(self.0, "{}", it.escape_default()),
+            false => self.0.write_char(it),
+        })
+    }
+}
+
+/// Returns text as one line.
+pub(crate) fn one_line(text: &str) -> String {
+    let mut line = OneLine(String::new());
+    // Writing to memory does not fail.
+    let _ = line.write_str(text);
+    line.0
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::{Action, Cause, Record, Run, RunId, Stage, State};
-use crate::kinds::Kinds;
+use crate::edge::Kinds;
 
 /// The names of those that are to be notified, each with the kinds of change that it is notified of.
 #[derive(Clone, Debug, Default, Hash)]

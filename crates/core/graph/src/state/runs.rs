@@ -12,7 +12,7 @@ use std::time::Instant;
 use trueup_reconcile::ErrorClass;
 
 use super::{Cause, Context, RunId, State, Verdict};
-use crate::kinds::Kinds;
+use crate::edge::Kinds;
 use crate::{Records, VertexId};
 
 #[derive(Clone, Debug)]

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Cause, RunId, State};
-use crate::{EdgeKind, VertexId};
+use crate::ports::Sends;
+use crate::{EdgeKind, Graph, VertexId};
 
 /// Inputs of the driver.
 impl State {
@@ -275,4 +276,115 @@ impl State {
             self.slots[vertex as usize].pending = record.refreshes;
         }
     }
+}
+
+impl State {
+    /// True if a parent of this item keeps its child from running.
+    pub(super) fn blocks(&self, item: u32) -> bool {
+        let parent = &self.slots[EdgeKind::parent(item) as usize];
+        parent.is_unsettled() && (EdgeKind::is_needed(item) || !parent.held)
+    }
+
+    fn is_held(&self, now: Instant, vertex: u32) -> bool {
+        let slot = &self.slots[vertex as usize];
+        let has_failed = || {
+            let is_retried = slot.not_before().is_some_and(|at| at > now);
+            let is_watched_again = !slot.watched && slot.timer().is_some();
+            slot.halted || is_retried || is_watched_again
+        };
+        let is_waiting = slot.dirty && !slot.running && !slot.gone;
+        let mut needed = self.graph.needed(vertex);
+        is_waiting && (has_failed() || needed.any(|it| self.slots[it as usize].held))
+    }
+
+    /// Takes note of whether a vertex is held. True if that is new.
+    pub(super) fn set_held(&mut self, now: Instant, vertex: u32) -> bool {
+        if !self.graph.has_tried {
+            return false;
+        }
+        let held = self.is_held(now, vertex);
+        std::mem::replace(&mut self.slots[vertex as usize].held, held) != held
+    }
+
+    /// Takes note of whether a vertex, and those that need it, are held. Those that run once they
+    /// were tried go on, or wait.
+    pub(super) fn update_held(&mut self, now: Instant, vertex: u32) {
+        let (mut stack, mut freed) = (Vec::new(), Vec::new());
+        let mut next = Some(vertex);
+        while let Some(at) = next {
+            let children = match self.set_held(now, at) {
+                true => self.graph.children.of(at).len(),
+                false => 0,
+            };
+            for index in 0..children {
+                let item = self.graph.children.of(at)[index];
+                let child = EdgeKind::child(item);
+                match (EdgeKind::of(item), self.slots[at as usize].held) {
+                    (EdgeKind::AfterTried, true) => {
+                        self.slots[child as usize].blocked -= 1;
+                        freed.push(child);
+                    }
+                    (EdgeKind::AfterTried, false) => {
+                        self.slots[child as usize].blocked += 1;
+                        self.dequeue(child);
+                    }
+                    _ => stack.push(child),
+                }
+            }
+            next = stack.pop();
+        }
+        freed.into_iter().for_each(|it| self.enqueue(now, it));
+    }
+}
+
+/// Inputs and questions of the driver.
+impl State {
+    /// Takes note that a run has sent a value by a port: those that receive it may run once the
+    /// vertex is settled. Comes before the [result](Self::handle_done) of the run. Returns the name
+    /// of the sender; `None` if it does not declare the port, or has left or changed: then the
+    /// value is to be dropped.
+    pub fn handle_sent(&mut self, run: RunId, port: &str) -> Option<Arc<str>> {
+        let run = &self.runs[self.place(run)?];
+        if run.stale || run.vertex as usize >= self.graph.own {
+            return None;
+        }
+        let name = self.graph.name(run.vertex).clone();
+        let port = sends(&self.graph, &name, port)?.port.clone();
+        self.values.insert((name.clone(), port));
+        Some(name)
+    }
+
+    /// True if there is a value of a port. A vertex that is replaced keeps it, if it sends the
+    /// same type by it; one that leaves does not.
+    pub fn has_value(&self, sender: &Arc<str>, port: &Arc<str>) -> bool {
+        self.values.contains(&(sender.clone(), port.clone()))
+    }
+}
+
+impl State {
+    /// Returns the ports that a vertex receives and that have no value: sender and port.
+    pub(crate) fn missing_values(
+        &self,
+        vertex: u32,
+    ) -> impl Iterator<Item = &(Arc<str>, Arc<str>)> {
+        let is_own = (vertex as usize) < self.graph.own;
+        let receives = self.graph.vertices[vertex as usize].rare().receives.iter();
+        let all = receives.filter(move |_| is_own).flat_map(|it| &it.from);
+        all.filter(|it| !self.values.contains(*it))
+    }
+
+    /// Forgets the values of ports that a new graph does not have.
+    pub(crate) fn keep_values(&mut self, graph: &Graph) {
+        let old = &self.graph;
+        self.values.retain(|(name, port)| {
+            let sent = sends(graph, name, port);
+            sent.is_some() && sent == sends(old, name, port)
+        });
+    }
+}
+
+fn sends<'a>(graph: &'a Graph, sender: &str, port: &str) -> Option<&'a Sends> {
+    let VertexId(at) = graph.find(sender)?;
+    let ports = &graph.vertices[at as usize].rare().sends;
+    ports.iter().find(|it| *it.port == *port)
 }

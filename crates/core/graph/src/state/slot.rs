@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use trueup_reconcile::ErrorClass;
 
 use super::{Cause, Intent, State, Verdict};
-use crate::kinds::Kinds;
+use crate::edge::Kinds;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slot {

@@ -12,20 +12,13 @@
 
 #[path = "../../src"]
 mod sources {
-    pub(crate) mod adjacency;
     pub(crate) mod builder;
-    pub(crate) mod config;
     pub(crate) mod driver;
     pub(crate) mod edge;
     pub(crate) mod error;
     pub(crate) mod graph;
-    pub(crate) mod kinds;
-    pub(crate) mod links;
-    pub(crate) mod one_line;
-    pub(crate) mod panics;
     pub(crate) mod ports;
     pub(crate) mod records;
-    pub(crate) mod restore;
     pub(crate) mod spec;
     pub(crate) mod state;
     pub(crate) mod vertex;
@@ -41,7 +34,6 @@ mod turns;
 use sources::*;
 
 pub use builder::GraphBuilder;
-pub use config::Config;
 pub use driver::{Driver, Snapshot};
 pub use edge::EdgeKind;
 pub use error::{Error, ErrorKind};
@@ -50,7 +42,8 @@ pub use ports::Received;
 pub use runner::Turn;
 pub use spec::VertexSpec;
 pub use state::{
-    Action, Cause, Context, Explanation, Made, Record, Replaced, RunId, State, Verdict, Wait,
+    Action, Cause, Config, Context, Explanation, Made, Record, Replaced, RunId, State, Verdict,
+    Wait,
 };
 pub use trueup_reconcile::Failure;
 pub use vertex::{Records, RunContext, Vertex, Watch};

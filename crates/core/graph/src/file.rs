@@ -1,7 +1,8 @@
 //! A vertex that keeps a file.
 
-mod attributes;
-mod places;
+mod created;
+mod place;
+mod watch;
 mod write;
 
 use std::fs;
@@ -12,11 +13,11 @@ use std::task::Waker;
 use trueup_path::{Error, ErrorKind, Place, TrustedUsers, read};
 use trueup_reconcile::{ErrorClass, Hints};
 
-use self::attributes::Whose;
-pub use self::places::Places;
-use super::at_path::{failed, failure};
-use super::created::Created;
-use super::watch_file::FileWatch;
+use self::created::Created;
+pub use self::place::Places;
+use self::place::{failed, failure};
+use self::watch::FileWatch;
+use self::write::Whose;
 use crate::{Failure, Records, RunContext, Verdict, Vertex, Watch};
 
 /// The largest file that is read.

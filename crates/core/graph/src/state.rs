@@ -13,26 +13,24 @@
 
 mod action;
 mod explain;
-mod fate;
 mod groups;
 mod notify;
-mod questions;
 mod replace;
 mod runs;
 mod schedule;
 mod semaphores;
 mod slot;
-mod tried;
 mod undo;
-mod values;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use trueup_reconcile::ErrorClass;
 
 pub use self::action::{Action, Context, Made, Record, RunId, Verdict};
+pub(crate) use self::explain::one_line;
 pub use self::explain::{Cause, Explanation, Wait};
 use self::groups::Group;
 pub(crate) use self::notify::Intent;
@@ -40,7 +38,7 @@ pub use self::replace::Replaced;
 pub(crate) use self::runs::{Run, Stage};
 pub(crate) use self::semaphores::Semaphores;
 pub(crate) use self::slot::Slot;
-use crate::{Config, Graph, VertexId};
+use crate::{Graph, VertexId};
 
 /// Records by the names of their vertices.
 pub(crate) type Records = BTreeMap<Arc<str>, Record>;
@@ -253,5 +251,97 @@ impl State {
     /// Ends a pause: what is dirty runs.
     pub fn handle_resume(&mut self) {
         self.paused = false;
+    }
+}
+
+/// The settings of a [`State`](crate::State).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    pub(crate) workers: NonZeroUsize,
+    pub(crate) quiet: Duration,
+    pub(crate) persist_delay: Duration,
+}
+
+impl Config {
+    /// Returns the settings of a graph of which at most `workers` vertices run at a time.
+    pub fn new(workers: NonZeroUsize) -> Self {
+        Config { workers, quiet: Duration::from_secs(1), persist_delay: Duration::from_secs(1) }
+    }
+
+    /// Sets for how long no vertex may be dirty before the graph counts as converged; 1 s by
+    /// default.
+    #[must_use]
+    pub fn with_quiet(self, quiet: Duration) -> Self {
+        Config { quiet, ..self }
+    }
+
+    /// Sets after which time records that could not be written are written again; 1 s by default.
+    #[must_use]
+    pub fn with_persist_delay(self, persist_delay: Duration) -> Self {
+        Config { persist_delay, ..self }
+    }
+}
+
+/// Questions of the driver.
+impl State {
+    /// True if it is paused.
+    pub fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    /// True if it is paused, no run goes on, and nothing is or will be written.
+    pub fn is_quiesced(&self) -> bool {
+        self.paused && self.runs.is_empty() && self.writing.is_none() && self.unsaved.is_empty()
+    }
+
+    /// True if no vertex runs, and none will before something happens: what is not settled has
+    /// failed for good, waits for one that has or for a value, or is paused.
+    pub fn is_idle(&self) -> bool {
+        self.runs.is_empty()
+            && self.writing.is_none()
+            && self.unsaved.is_empty()
+            && self.to_watch.is_empty()
+            && self.timers.is_empty()
+            && (self.paused || self.ready.is_empty())
+    }
+
+    /// Returns the vertex of a run that has not ended.
+    pub(crate) fn vertex_of(&self, run: RunId) -> Option<VertexId> {
+        let run = &self.runs[self.place(run)?];
+        Some(VertexId(run.vertex))
+    }
+
+    /// True if [`poll_action`](Self::poll_action) may return an action, timers left aside.
+    pub(crate) fn has_action(&self) -> bool {
+        let may_begin = !self.paused && self.busy < self.config.workers.get();
+        let may_write = self.writing.is_none() && self.persist_at.is_none();
+        may_begin && !self.ready.is_empty()
+            || may_write && !self.unsaved.is_empty()
+            || !self.to_watch.is_empty()
+            || !self.to_apply.is_empty()
+    }
+
+    /// True if no vertex has been dirty or running for the [quiet time](crate::Config::with_quiet).
+    pub fn is_converged(&self, now: Instant) -> bool {
+        self.converges_at().is_some_and(|at| at <= now)
+    }
+
+    /// Returns when the graph counts as converged if nothing happens before; `None` while a vertex
+    /// is dirty, waits, runs or fails.
+    pub fn converges_at(&self) -> Option<Instant> {
+        self.quiet_since?.checked_add(self.config.quiet)
+    }
+
+    /// True if the vertex has not been dirty or running for the quiet time. Asked of all vertices
+    /// of a part, it says whether the part is converged.
+    pub fn is_vertex_converged(&self, now: Instant, vertex: VertexId) -> bool {
+        let slot = self.slots.get(vertex.0 as usize);
+        let since = slot.and_then(|it| it.settled_since);
+        since.and_then(|it| self.after(it, self.config.quiet)).is_some_and(|at| at <= now)
+    }
+
+    /// Returns the graph that is running.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
     }
 }

@@ -1,5 +1,9 @@
 //! A vertex that runs a command.
 
+mod command;
+mod inherited;
+mod predecessor;
+
 use std::ffi::OsStr;
 use std::io;
 use std::process::Child;
@@ -8,9 +12,8 @@ use std::time::{Duration, Instant};
 
 use trueup_reconcile::ErrorClass;
 
-use super::command::{Command, ended};
-use super::inherited::{Inherited, Spawner};
-use super::predecessor;
+use self::command::{Command, ended};
+use self::inherited::{Inherited, Spawner};
 use crate::{Failure, RunContext, Verdict, Vertex};
 
 /// A vertex that runs a command, without a shell.
