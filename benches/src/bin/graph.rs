@@ -1,4 +1,4 @@
-//! What a graph costs: to build, to run in place, at rest, and for one event; beside a plain
+//! What a graph costs: to start, to run in place, at rest, and for one event; beside a plain
 //! topological walk by one thread, by two, and by rayon's pool, and systemd's transaction of as
 //! many units.
 //!
@@ -10,6 +10,7 @@
 mod others;
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,10 +19,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use clap::Parser;
 use trueup_benches::usage::{Usage, measure};
-use trueup_graph::{
-    Action, Config, Driver, Failure, Graph, GraphBuilder, RunContext, State, Verdict, Vertex,
-    VertexId, VertexSpec,
-};
+use trueup_graph::{Config, Driver, Failure, RunContext, Verdict, Vertex, VertexSpec};
 use trueup_reconcile::MemoryLedger;
 
 /// Measures a graph of vertices beside others.
@@ -90,9 +88,7 @@ struct Row {
 }
 
 /// What is timed: graph and driver, then the others.
-const FIGURES: [&str; 7] = [
-    "build",
-    "state machine, in place",
+const FIGURES: [&str; 5] = [
     "driver: start",
     "until in place",
     "memory alone",
@@ -117,44 +113,16 @@ fn show(usage: &Usage) -> String {
 fn measure_all(vertices: usize, turns: usize) -> Result<Row> {
     let most = Usage { processor: f64::MAX, ..Usage::default() };
     let (usage, bytes, rest) = ([most; FIGURES.len()], usize::MAX, f64::MAX);
-    let mut row = Row { vertices, edges: 0, usage, event: BOUND, bytes, own_bytes: 0, rest };
+    let edges = (0..vertices).flat_map(|at| parents(at).collect::<BTreeSet<_>>()).count();
+    let mut row = Row { vertices, edges, usage, event: BOUND, bytes, own_bytes: 0, rest };
     for _ in 0..turns {
-        alone(&mut row)?;
         driven(&mut row)?;
         let walk = others::Walk::new(vertices);
-        walk.by_memory(&mut row.usage[4])?;
-        walk.by_threads(WORKERS, &mut row.usage[5])?;
-        walk.by_rayon(WORKERS, &mut row.usage[6])?;
+        walk.by_memory(&mut row.usage[2])?;
+        walk.by_threads(WORKERS, &mut row.usage[3])?;
+        walk.by_rayon(WORKERS, &mut row.usage[4])?;
     }
     Ok(row)
-}
-
-/// Builds a graph, and runs the state machine alone.
-fn alone(row: &mut Row) -> Result<()> {
-    let names: Vec<String> = (0..row.vertices).map(name).collect();
-    let mut builder: GraphBuilder = Graph::builder();
-    let specs = names.iter().map(|it| VertexSpec::new(it).unwatched());
-    let ids: Vec<VertexId> = specs.map(|it| builder.vertex(it)).collect();
-    for (at, child) in ids.iter().enumerate() {
-        parents(at).for_each(|parent| builder.edge(ids[parent], *child));
-    }
-    let graph = least(&mut row.usage[0], || builder.build())??;
-    row.edges = ids.iter().map(|it| graph.parents(*it).count()).sum();
-    let config = Config::new(NonZeroUsize::MIN.saturating_add(WORKERS - 1));
-    let runs = least(&mut row.usage[1], || {
-        let begin = Instant::now();
-        let mut state = State::new(config, graph, [], begin);
-        let mut runs = 0;
-        while let Some(action) = state.poll_action(begin) {
-            if let Action::Run { run, .. } = action {
-                runs += 1;
-                state.handle_done(begin, run, Ok(Verdict::InPlace));
-            }
-        }
-        runs
-    })?;
-    ensure!(runs == row.vertices, "{runs} runs");
-    Ok(())
 }
 
 type Declared = (VertexSpec, Box<dyn Vertex>);
@@ -186,7 +154,7 @@ fn driven(row: &mut Row) -> Result<()> {
     let config =
         Config::new(NonZeroUsize::MIN.saturating_add(WORKERS - 1)).with_quiet(Duration::ZERO);
     let ledger = Box::new(MemoryLedger::default());
-    let [_, _, start, in_place, ..] = &mut row.usage;
+    let [start, in_place, ..] = &mut row.usage;
     // With the start, as some of it runs before that returns.
     let driver = least(in_place, || {
         let driver = least(start, || Driver::start(config, vertices, ledger))??;
@@ -213,13 +181,13 @@ fn driven(row: &mut Row) -> Result<()> {
 fn main() -> Result<()> {
     let Options { vertices: most, turns } = Options::parse();
     println!("Times are of the processor, and behind the comma of the clock.\n");
-    let [build, state, start, in_place, others @ ..] = FIGURES;
+    let [start, in_place, others @ ..] = FIGURES;
     let head = [
-        &["vertices, edges", build, state, start, in_place, "one event"][..],
+        &["vertices, edges", start, in_place, "one event"][..],
         &["bytes a vertex, and its own", "at rest"],
         &others,
     ];
-    println!("| {} |\n{}|", head.concat().join(" | "), "|---".repeat(11));
+    println!("| {} |\n{}|", head.concat().join(" | "), "|---".repeat(9));
     let mut rows = Vec::new();
     for vertices in [most / 8, most / 4, most / 2, most] {
         let row = measure_all(vertices, turns)?;

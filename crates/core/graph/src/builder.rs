@@ -14,7 +14,7 @@ const MOST: usize = (u32::MAX / 4) as usize;
 
 /// A graph that is being built.
 #[derive(Clone, Debug, Default)]
-pub struct GraphBuilder {
+pub(crate) struct GraphBuilder {
     pub(crate) vertices: Vec<VertexSpec>,
     /// Parent, and child as in [`Graph::children`].
     pub(crate) edges: Vec<(u32, u32)>,
@@ -24,31 +24,14 @@ pub struct GraphBuilder {
 
 impl GraphBuilder {
     /// Adds a vertex.
-    pub fn vertex(&mut self, vertex: VertexSpec) -> VertexId {
+    pub(crate) fn vertex(&mut self, vertex: VertexSpec) -> VertexId {
         self.vertices.push(vertex);
         VertexId((self.vertices.len() - 1).min(u32::MAX as usize) as u32)
     }
 
     /// Adds an edge: `child` runs after `parent`.
-    pub fn edge(&mut self, parent: VertexId, child: VertexId) {
+    pub(crate) fn edge(&mut self, parent: VertexId, child: VertexId) {
         self.edges.push((parent.0, EdgeKind::After.to(child.0)));
-    }
-
-    /// Adds an edge: `child` runs after `parent`, also if that fails.
-    pub fn edge_tried(&mut self, parent: VertexId, child: VertexId) {
-        self.edges.push((parent.0, EdgeKind::AfterTried.to(child.0)));
-    }
-
-    /// Adds an edge along which changes of `parent` are refreshes of `child`.
-    pub fn notify(&mut self, parent: VertexId, child: VertexId) {
-        self.edges.push((parent.0, EdgeKind::RefreshedBy.to(child.0)));
-    }
-
-    /// Adds an edge along which changes of `parent` of this kind are refreshes of `child`. Several
-    /// of them pass on several kinds.
-    pub fn notify_kind(&mut self, parent: VertexId, child: VertexId, kind: &str) {
-        self.edges.push((parent.0, EdgeKind::RefreshedByKinds.to(child.0)));
-        self.kinds.entry((parent.0, child.0)).or_default().add(Kinds::from_iter([kind]));
     }
 
     /// Checks and returns the graph, in time linear in vertices and edges but for sorting names.
@@ -57,7 +40,7 @@ impl GraphBuilder {
     ///
     /// Two vertices of one name, an edge from an unknown vertex, a cycle, or a semaphore without
     /// room or with different counts.
-    pub fn build(mut self) -> Result<Graph, Error> {
+    pub(crate) fn build(mut self) -> Result<Graph, Error> {
         let own = self.vertices.len();
         if own > MOST {
             return Err(too_large());
@@ -242,6 +225,16 @@ impl GraphBuilder {
     }
 }
 
+/// Checks that these vertices are a graph, as a [`Driver`](crate::Driver) does before it starts.
+///
+/// # Errors
+///
+/// Two vertices of one name, an edge from an unknown vertex, a cycle, a port that does not fit, or
+/// a semaphore without room or with different counts.
+pub fn validate(vertices: impl IntoIterator<Item = VertexSpec>) -> Result<(), Error> {
+    Graph::new(vertices).map(drop)
+}
+
 /// Reversals of what was made under names that the graph does not have, or by other declarations.
 impl Graph {
     /// Adds a reversal for each of these declarations: of vertices that have left while no process
@@ -253,7 +246,7 @@ impl Graph {
     /// # Errors
     ///
     /// The graph is too large, or a semaphore has different counts.
-    pub fn restore(
+    pub(crate) fn restore(
         self,
         records: &[(Arc<str>, Record)],
         vertices: impl IntoIterator<Item = VertexSpec>,

@@ -9,7 +9,7 @@ use crate::{EdgeKind, Error, GraphBuilder, VertexSpec};
 
 /// The number of a vertex in one graph. Another graph numbers its vertices anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct VertexId(pub(crate) u32);
+pub(crate) struct VertexId(pub(crate) u32);
 
 /// The identifiers of semaphores, each with its count.
 pub(crate) type SemaphoreCounts = Box<[(Arc<str>, u32)]>;
@@ -20,7 +20,7 @@ pub(crate) type SemaphoreCounts = Box<[(Arc<str>, u32)]>;
 /// Within a [`State`](crate::State) the graph has, behind its own vertices, one for each vertex
 /// that left with a replacement and is to be reversed: [`is_reversal`](Self::is_reversal).
 #[derive(Clone, Debug)]
-pub struct Graph {
+pub(crate) struct Graph {
     pub(crate) vertices: Box<[VertexSpec]>,
     /// How many of them are no reversals.
     pub(crate) own: usize,
@@ -75,7 +75,7 @@ impl Groups {
 
 impl Graph {
     /// Returns an empty graph to add to.
-    pub fn builder() -> GraphBuilder {
+    pub(crate) fn builder() -> GraphBuilder {
         GraphBuilder::default()
     }
 
@@ -84,7 +84,7 @@ impl Graph {
     /// # Errors
     ///
     /// As [`GraphBuilder::build`].
-    pub fn new(vertices: impl IntoIterator<Item = VertexSpec>) -> Result<Self, Error> {
+    pub(crate) fn new(vertices: impl IntoIterator<Item = VertexSpec>) -> Result<Self, Error> {
         let mut builder = Self::builder();
         for vertex in vertices {
             builder.vertex(vertex);
@@ -93,40 +93,35 @@ impl Graph {
     }
 
     /// Returns the number of vertices.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.vertices.len()
     }
 
-    /// True if there is no vertex.
-    pub fn is_empty(&self) -> bool {
-        self.vertices.is_empty()
-    }
-
     /// Returns the vertex of that name; reversals are not found.
-    pub fn find(&self, name: &str) -> Option<VertexId> {
+    pub(crate) fn find(&self, name: &str) -> Option<VertexId> {
         let by = |&at: &u32| self.vertices[at as usize].name().cmp(name);
         let at = self.by_name.binary_search_by(by).ok()?;
         Some(VertexId(self.by_name[at]))
     }
 
     /// Returns the vertices, parents before children.
-    pub fn order(&self) -> impl Iterator<Item = VertexId> {
+    pub(crate) fn order(&self) -> impl Iterator<Item = VertexId> {
         self.order.iter().map(|&at| VertexId(at))
     }
 
     /// Returns the declaration of a vertex, without what was turned into edges. `None` if the
     /// number is of another graph.
-    pub fn vertex(&self, vertex: VertexId) -> Option<&VertexSpec> {
+    pub(crate) fn vertex(&self, vertex: VertexId) -> Option<&VertexSpec> {
         self.vertices.get(vertex.0 as usize)
     }
 
     /// True if the vertex has left the graph and is there to be reversed.
-    pub fn is_reversal(&self, vertex: VertexId) -> bool {
+    pub(crate) fn is_reversal(&self, vertex: VertexId) -> bool {
         vertex.0 as usize >= self.own
     }
 
     /// Returns the parents of a vertex; none if the number is of another graph.
-    pub fn parents(&self, vertex: VertexId) -> impl Iterator<Item = VertexId> {
+    pub(crate) fn parents(&self, vertex: VertexId) -> impl Iterator<Item = VertexId> {
         let known = self.vertex(vertex).is_some();
         let parents = if known { self.parents.of(vertex.0) } else { &[] };
         parents.iter().map(|&it| VertexId(EdgeKind::parent(it)))
@@ -134,7 +129,7 @@ impl Graph {
 
     /// Returns the children of a vertex, each with the edge to it; none if the number is of another
     /// graph.
-    pub fn children(&self, vertex: VertexId) -> impl Iterator<Item = (VertexId, EdgeKind)> {
+    pub(crate) fn children(&self, vertex: VertexId) -> impl Iterator<Item = (VertexId, EdgeKind)> {
         let known = self.vertex(vertex).is_some();
         let children = if known { self.children.of(vertex.0) } else { &[] };
         children.iter().map(|&it| (VertexId(EdgeKind::child(it)), EdgeKind::of(it)))
@@ -179,13 +174,6 @@ impl Graph {
             };
             passed.filter(|it| it.meets(changed)).map(|it| (child, it))
         })
-    }
-
-    /// Returns the kinds of change of a parent that are refreshes of a child, where these are not
-    /// all: of an edge [`RefreshedByKinds`](EdgeKind::RefreshedByKinds).
-    pub fn kinds(&self, parent: VertexId, child: VertexId) -> impl Iterator<Item = &str> {
-        let kinds = self.kinds.get(&(parent.0, child.0)).into_iter();
-        kinds.flat_map(Kinds::names)
     }
 
     /// Returns the parents that hold back a vertex if they fail.

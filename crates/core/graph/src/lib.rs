@@ -21,22 +21,22 @@ mod vertex;
 use trueup_loop as runner;
 use trueup_sync as sync;
 
-pub use builder::GraphBuilder;
+pub use builder::validate;
 pub use check::check;
 pub use driver::{Driver, Snapshot};
 pub use edge::EdgeKind;
 pub use error::{Error, ErrorKind};
 pub use exec::Exec;
 pub use file::{File, Places};
-pub use graph::{Graph, VertexId};
 pub use ports::Received;
 pub use runner::Turn;
 pub use source::SourceVertex;
 pub use spec::VertexSpec;
-pub use state::{
-    Action, Cause, Config, Context, Explanation, Made, Record, Replaced, RunId, State, Verdict,
-    Wait,
-};
+pub use state::{Config, Explanation, Made, Record, Verdict, Wait};
 pub use vertex::{Records, RunContext, Vertex, Watch};
 
 pub use trueup_reconcile::Failure;
+
+use builder::GraphBuilder;
+use graph::{Graph, VertexId};
+use state::{Action, Context, RunId, State};

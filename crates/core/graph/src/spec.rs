@@ -114,7 +114,7 @@ impl VertexSpec {
     }
 
     /// Sets that no watch is waited for before the first run. The vertex runs when its parents do,
-    /// and on [`handle_event`](crate::State::handle_event).
+    /// and on [`Driver::event`](crate::Driver::event).
     #[must_use]
     pub fn unwatched(self) -> Self {
         VertexSpec { watched: false, ..self }
@@ -196,19 +196,11 @@ impl VertexSpec {
         vertex.with_rare(|it| it.thread = Some(name.into()))
     }
 
-    /// Sets whether the vertex gives records of what it makes, to undo it later: see
-    /// [`State::handle_record`](crate::State::handle_record). A driver sets it by itself
-    /// ([`Vertex::records`](crate::Vertex::records)).
-    #[must_use]
-    pub fn with_records(self, records: Records) -> Self {
+    pub(crate) fn with_records(self, records: Records) -> Self {
         VertexSpec { records, ..self }
     }
 
-    /// Sets whether the vertex announces what it will change: see
-    /// [`State::handle_announced`](crate::State::handle_announced). A driver sets it by itself
-    /// ([`Vertex::announces`](crate::Vertex::announces)).
-    #[must_use]
-    pub fn with_announcements(self, announces: bool) -> Self {
+    pub(crate) fn with_announcements(self, announces: bool) -> Self {
         VertexSpec { announces, ..self }
     }
 

@@ -15,7 +15,7 @@ mod action;
 mod explain;
 mod groups;
 mod notify;
-mod replace;
+pub(crate) mod replace;
 mod runs;
 mod schedule;
 mod semaphores;
@@ -29,12 +29,12 @@ use std::time::{Duration, Instant};
 
 use trueup_reconcile::ErrorClass;
 
-pub use self::action::{Action, Context, Made, Record, RunId, Verdict};
-pub(crate) use self::explain::one_line;
-pub use self::explain::{Cause, Explanation, Wait};
+pub(crate) use self::action::{Action, Context, RunId};
+pub use self::action::{Made, Record, Verdict};
+pub(crate) use self::explain::{Cause, one_line};
+pub use self::explain::{Explanation, Wait};
 use self::groups::Group;
 pub(crate) use self::notify::Intent;
-pub use self::replace::Replaced;
 pub(crate) use self::runs::{Run, Stage};
 pub(crate) use self::semaphores::Semaphores;
 pub(crate) use self::slot::Slot;
@@ -48,7 +48,7 @@ pub(crate) type Records = BTreeMap<Arc<str>, Record>;
 /// A driver calls [`poll_action`](Self::poll_action) until it returns `None`. Then it sleeps until
 /// [`poll_timeout`](Self::poll_timeout) or the next input, and begins again.
 #[derive(Clone, Debug)]
-pub struct State {
+pub(crate) struct State {
     pub(crate) config: Config,
     pub(crate) start: Instant,
     pub(crate) graph: Arc<Graph>,
@@ -101,7 +101,7 @@ impl State {
     /// Those of vertices that are not in the graph stay there, until a replacement brings the
     /// vertex; what such a vertex made is undone if the graph has its
     /// [reversal](Graph::restore).
-    pub fn new(
+    pub(crate) fn new(
         config: Config,
         graph: Graph,
         records: impl IntoIterator<Item = (Arc<str>, Record)>,
@@ -159,7 +159,7 @@ impl State {
     }
 
     /// Returns the next action, if there is one now.
-    pub fn poll_action(&mut self, now: Instant) -> Option<Action> {
+    pub(crate) fn poll_action(&mut self, now: Instant) -> Option<Action> {
         self.fire_timers(now);
         if let Some(at) = self.to_watch.pop_first() {
             let vertex = VertexId(at);
@@ -182,14 +182,14 @@ impl State {
     }
 
     /// Returns when to call [`poll_action`](Self::poll_action) again if there is no input before.
-    pub fn poll_timeout(&self) -> Option<Instant> {
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let write = self.persist_at.filter(|_| self.writing.is_none());
         let timer = self.timers.first().map(|(at, _)| *at);
         write.into_iter().chain(timer).min()
     }
 
     /// Takes note that the watch of a vertex is ready: it reports what happens from now on.
-    pub fn handle_ready(&mut self, now: Instant, vertex: VertexId) {
+    pub(crate) fn handle_ready(&mut self, now: Instant, vertex: VertexId) {
         if let Some(slot) = self.slots.get_mut(vertex.0 as usize) {
             slot.watched = true;
             self.enqueue(now, vertex.0);
@@ -198,7 +198,7 @@ impl State {
 
     /// Takes note that something happened to what a vertex is about. It runs once for all events
     /// that come before its run begins, and once more for those that come while it runs.
-    pub fn handle_event(&mut self, now: Instant, vertex: VertexId) {
+    pub(crate) fn handle_event(&mut self, now: Instant, vertex: VertexId) {
         if (vertex.0 as usize) < self.graph.own {
             self.look_again(now, vertex.0, Cause::Event);
         }
@@ -206,7 +206,7 @@ impl State {
 
     /// Has a vertex run as soon as it may, whatever delay its failures have set: somebody has
     /// removed the cause.
-    pub fn handle_retry(&mut self, now: Instant, vertex: VertexId) {
+    pub(crate) fn handle_retry(&mut self, now: Instant, vertex: VertexId) {
         if (vertex.0 as usize) < self.graph.own {
             self.slots[vertex.0 as usize].set_not_before(None);
             self.handle_event(now, vertex);
@@ -214,7 +214,12 @@ impl State {
     }
 
     /// Takes the result of a run.
-    pub fn handle_done(&mut self, now: Instant, run: RunId, result: Result<Verdict, ErrorClass>) {
+    pub(crate) fn handle_done(
+        &mut self,
+        now: Instant,
+        run: RunId,
+        result: Result<Verdict, ErrorClass>,
+    ) {
         if let Some(at) = self.called(run) {
             self.finish(now, at, result);
         }
@@ -222,7 +227,7 @@ impl State {
 
     /// Takes the result of [`Action::Persist`]: true if the records are durable. If not, they are
     /// written again later, and what waits for them waits on.
-    pub fn handle_persisted(&mut self, now: Instant, is_durable: bool) {
+    pub(crate) fn handle_persisted(&mut self, now: Instant, is_durable: bool) {
         let Some((mut records, runs)) = self.writing.take() else {
             return;
         };
@@ -240,7 +245,7 @@ impl State {
 
     /// Pauses: no run begins or begins to apply. [`is_quiesced`](Self::is_quiesced) is true
     /// once the running ones have ended. Events are kept.
-    pub fn handle_pause(&mut self, now: Instant) {
+    pub(crate) fn handle_pause(&mut self, now: Instant) {
         self.paused = true;
         // Those that would apply next are given up.
         while let Some(run) = self.to_apply.pop_front() {
@@ -249,7 +254,7 @@ impl State {
     }
 
     /// Ends a pause: what is dirty runs.
-    pub fn handle_resume(&mut self) {
+    pub(crate) fn handle_resume(&mut self) {
         self.paused = false;
     }
 }
@@ -284,19 +289,14 @@ impl Config {
 
 /// Questions of the driver.
 impl State {
-    /// True if it is paused.
-    pub fn is_paused(&self) -> bool {
-        self.paused
-    }
-
     /// True if it is paused, no run goes on, and nothing is or will be written.
-    pub fn is_quiesced(&self) -> bool {
+    pub(crate) fn is_quiesced(&self) -> bool {
         self.paused && self.runs.is_empty() && self.writing.is_none() && self.unsaved.is_empty()
     }
 
     /// True if no vertex runs, and none will before something happens: what is not settled has
     /// failed for good, waits for one that has or for a value, or is paused.
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.runs.is_empty()
             && self.writing.is_none()
             && self.unsaved.is_empty()
@@ -322,26 +322,26 @@ impl State {
     }
 
     /// True if no vertex has been dirty or running for the [quiet time](crate::Config::with_quiet).
-    pub fn is_converged(&self, now: Instant) -> bool {
+    pub(crate) fn is_converged(&self, now: Instant) -> bool {
         self.converges_at().is_some_and(|at| at <= now)
     }
 
     /// Returns when the graph counts as converged if nothing happens before; `None` while a vertex
     /// is dirty, waits, runs or fails.
-    pub fn converges_at(&self) -> Option<Instant> {
+    pub(crate) fn converges_at(&self) -> Option<Instant> {
         self.quiet_since?.checked_add(self.config.quiet)
     }
 
     /// True if the vertex has not been dirty or running for the quiet time. Asked of all vertices
     /// of a part, it says whether the part is converged.
-    pub fn is_vertex_converged(&self, now: Instant, vertex: VertexId) -> bool {
+    pub(crate) fn is_vertex_converged(&self, now: Instant, vertex: VertexId) -> bool {
         let slot = self.slots.get(vertex.0 as usize);
         let since = slot.and_then(|it| it.settled_since);
         since.and_then(|it| self.after(it, self.config.quiet)).is_some_and(|at| at <= now)
     }
 
     /// Returns the graph that is running.
-    pub fn graph(&self) -> &Graph {
+    pub(crate) fn graph(&self) -> &Graph {
         &self.graph
     }
 }

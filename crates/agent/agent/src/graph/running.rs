@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::error::{Context as _, Result, bail};
 use trueup_file as file;
-use trueup_graph::{Config, Driver, Explanation, Graph, Snapshot};
+use trueup_graph::{Config, Driver, Explanation, Snapshot};
 use trueup_loop::Revision;
 use trueup_reconcile::Ledger;
 
@@ -155,7 +155,7 @@ impl RunningGraph {
         let left = sources.iter().filter(|(part, _)| !stays(*part));
         let left: Vec<_> = left.map(|(part, source)| (*part, source.handle())).collect();
         let vertices = reported(declared, &next, around);
-        Graph::new(vertices.iter().map(|(spec, _)| spec.clone()))?;
+        trueup_graph::validate(vertices.iter().map(|(spec, _)| spec.clone()))?;
         let held = (sources.len() > 1 || next.len() > 1).then(|| Held::new(driver));
         left.iter().for_each(|(_, handle)| handle.stop());
         for (part, handle, desired) in &declaring {

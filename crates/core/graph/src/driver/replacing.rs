@@ -41,9 +41,9 @@ pub(super) fn threads(graph: &Graph) -> BTreeSet<Arc<str>> {
 }
 
 impl Driver {
-    /// Replaces the graph while it runs, as [`State::replace`](crate::State::replace) says. A
-    /// vertex of equal name and declaration goes on, and the new one for it is dropped: change the
-    /// [revision](VertexSpec::with_revision) with what the vertex is to do.
+    /// Replaces the graph while it runs. A vertex of equal name and declaration goes on, also while it
+    /// runs, and the new one for it is dropped: change the [revision](VertexSpec::with_revision)
+    /// with what the vertex is to do. Pending refreshes stay.
     ///
     /// # Errors
     ///
@@ -74,7 +74,7 @@ impl Driver {
         if core.is_stopping {
             return Err(stopped());
         }
-        let replaced = core.state.replace_reversing(now(), graph, &not_taken)?;
+        let replaced = core.state.replace(now(), graph, &not_taken)?;
         let Core { values, state, .. } = &mut *core;
         let is_gone = |(sender, port): &(Arc<str>, Arc<str>)| !state.has_value(sender, port);
         let gone: Vec<_> = values.keys().filter(|it| is_gone(it)).cloned().collect();

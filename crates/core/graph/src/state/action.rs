@@ -8,7 +8,7 @@ use crate::VertexId;
 
 /// The number of a run, from 1 in the order of their start. A replacement does not change it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RunId(pub(crate) u64);
+pub(crate) struct RunId(pub(crate) u64);
 
 /// What a run found or did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,14 +23,14 @@ pub enum Verdict {
 
 /// What a run is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Context {
+pub(crate) struct Context {
     /// True if the run may change something.
-    pub apply: bool,
+    pub(crate) apply: bool,
     /// The number of refreshes pending when the run began. If it is not 0, and `apply` is true, the
     /// vertex acts even if all is as declared.
-    pub refreshes: u32,
+    pub(crate) refreshes: u32,
     /// True if the vertex left the graph, and what it made is to be undone.
-    pub reverse: bool,
+    pub(crate) reverse: bool,
 }
 
 /// What the journal keeps of a vertex, by its name. The default is no record at all.
@@ -60,7 +60,7 @@ pub struct Made {
 /// The driver's next action. Each is answered by an input. A driver has to know every action, so
 /// the list is exhaustive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub(crate) enum Action {
     /// Watch the vertex. Then call [`State::handle_ready`].
     Watch {
         /// The vertex.

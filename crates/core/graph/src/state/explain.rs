@@ -14,8 +14,7 @@ const NAMED: usize = 8;
 
 /// Why a vertex is dirty, or was dirty last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Cause {
+pub(crate) enum Cause {
     /// It has not run since the start, or since it was added.
     #[default]
     New,
@@ -37,6 +36,23 @@ pub enum Cause {
     Refreshed,
     /// Its watch ended.
     Unwatched,
+}
+
+impl Cause {
+    fn name(self) -> &'static str {
+        match self {
+            Cause::New => "new",
+            Cause::Event => "event",
+            Cause::Poll => "poll",
+            Cause::Parent(_) => "parent",
+            Cause::Retry => "failed",
+            Cause::Replaced => "replaced",
+            Cause::Removed => "removed",
+            Cause::Interrupted => "interrupted",
+            Cause::Refreshed => "refreshed",
+            Cause::Unwatched => "not watched",
+        }
+    }
 }
 
 /// What keeps a dirty vertex from running.
@@ -90,8 +106,9 @@ pub struct Explanation {
     pub name: String,
     /// The [group](crate::VertexSpec::with_group) that it is in.
     pub group: Option<String>,
-    /// Why it is dirty; `None` if it is not.
-    pub cause: Option<Cause>,
+    /// Why it is dirty, in a word, such as `new`, `event`, `poll`, `parent` or `failed`; `None` if it
+    /// is not.
+    pub cause: Option<&'static str>,
     /// The name of the parent, if that is the cause.
     pub upstream: Option<String>,
     /// True if it runs.
@@ -113,7 +130,7 @@ pub struct Explanation {
 impl State {
     /// Explains a vertex; `None` if the graph has no such. Takes time linear in its ancestors that
     /// are unsettled.
-    pub fn explain(&self, now: Instant, vertex: VertexId) -> Option<Explanation> {
+    pub(crate) fn explain(&self, now: Instant, vertex: VertexId) -> Option<Explanation> {
         self.graph.vertex(vertex)?;
         let failed = || self.failed_ancestors(vertex.0);
         Some(self.explain_with(now, vertex, failed))
@@ -177,7 +194,7 @@ impl State {
         Explanation {
             name: self.text(vertex.0),
             group: self.group_name(vertex.0),
-            cause,
+            cause: cause.map(Cause::name),
             upstream,
             running: slot.running,
             waits,
@@ -328,23 +345,6 @@ impl Explanation {
             Some(message) => write!(f, ": {message}"),
             None => Ok(()),
         }
-    }
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Cause::New => "new",
-            Cause::Event => "event",
-            Cause::Poll => "poll",
-            Cause::Parent(_) => "parent",
-            Cause::Retry => "failed",
-            Cause::Replaced => "replaced",
-            Cause::Removed => "removed",
-            Cause::Interrupted => "interrupted",
-            Cause::Refreshed => "refreshed",
-            Cause::Unwatched => "not watched",
-        })
     }
 }
 

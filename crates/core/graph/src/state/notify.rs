@@ -23,7 +23,7 @@ impl State {
     ///
     /// A vertex that is declared [with announcements](crate::VertexSpec::with_announcements)
     /// changes nothing before.
-    pub fn handle_announced(
+    pub(crate) fn handle_announced(
         &mut self,
         run: RunId,
         kinds: impl IntoIterator<Item = Arc<str>>,
@@ -46,14 +46,14 @@ impl State {
     }
 
     /// True if a run may change what it has announced.
-    pub fn is_announced(&self, run: RunId) -> bool {
+    pub(crate) fn is_announced(&self, run: RunId) -> bool {
         self.place(run).is_some_and(|at| self.runs[at].stage != Stage::Announced)
     }
 
     /// Takes the kinds of what a run has changed; without them, what it has
     /// [announced](Self::handle_announced) counts, or every kind. Comes before the
     /// [result](Self::handle_done).
-    pub fn handle_changed(&mut self, run: RunId, kinds: impl IntoIterator<Item = Arc<str>>) {
+    pub(crate) fn handle_changed(&mut self, run: RunId, kinds: impl IntoIterator<Item = Arc<str>>) {
         if let Some(at) = self.called(run) {
             self.runs[at].kinds = Some(kinds.into_iter().collect());
         }

@@ -14,18 +14,17 @@ use crate::{EdgeKind, Error, Graph, GraphBuilder, VertexId};
 
 /// What a replacement is to each vertex, by the numbers of the new graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Replaced {
+pub(crate) struct Replaced {
     /// Each vertex that was there before, reversals too, with its number in the new graph.
-    pub moved: Vec<(VertexId, VertexId)>,
+    pub(crate) moved: Vec<(VertexId, VertexId)>,
     /// The vertices that are equal, and go on undisturbed.
-    pub kept: Vec<VertexId>,
+    pub(crate) kept: Vec<VertexId>,
     /// The vertices of a name that was there before, with other settings: they run.
-    pub changed: Vec<VertexId>,
+    pub(crate) changed: Vec<VertexId>,
     /// The vertices that are new, and run after their parents.
-    pub added: Vec<VertexId>,
+    pub(crate) added: Vec<VertexId>,
     /// The vertices that left, and are reversed.
-    pub removed: Vec<VertexId>,
+    pub(crate) removed: Vec<VertexId>,
 }
 
 impl State {
@@ -33,21 +32,13 @@ impl State {
     /// too; refreshes that are pending stay so. Vertex numbers of the old graph are no longer
     /// valid; those of runs are.
     ///
+    /// Changed vertices of the names in `refused` do not take over what was made under their names:
+    /// the old ones are reversed first, and count as removed, the new ones as added.
+    ///
     /// # Errors
     ///
     /// The graph and what is to be reversed are no graph together. The old one goes on then.
-    pub fn replace(&mut self, now: Instant, graph: Graph) -> Result<Replaced, Error> {
-        self.replace_reversing(now, graph, &BTreeSet::new())
-    }
-
-    /// Replaces the graph as [`replace`](Self::replace) does. Changed vertices of the names in
-    /// `refused` do not take over what was made under their names: the old ones are reversed first,
-    /// and count as removed, the new ones as added.
-    ///
-    /// # Errors
-    ///
-    /// As [`replace`](Self::replace).
-    pub fn replace_reversing(
+    pub(crate) fn replace(
         &mut self,
         now: Instant,
         graph: Graph,

@@ -11,7 +11,7 @@ use crate::{EdgeKind, Graph, VertexId};
 impl State {
     /// Ends a run that was interrupted by a pause, or by the end of the driver: it begins anew
     /// later, and counts as no failure.
-    pub fn handle_interrupted(&mut self, now: Instant, run: RunId) {
+    pub(crate) fn handle_interrupted(&mut self, now: Instant, run: RunId) {
         if let Some(at) = self.called(run) {
             self.doubt(at);
             self.give_up(now, run);
@@ -20,7 +20,7 @@ impl State {
 
     /// Takes note that a vertex is not watched, or no longer. It runs once it is watched again,
     /// which is tried after `delay`.
-    pub fn handle_unwatched(&mut self, now: Instant, vertex: VertexId, delay: Duration) {
+    pub(crate) fn handle_unwatched(&mut self, now: Instant, vertex: VertexId, delay: Duration) {
         let at = vertex.0;
         if at as usize >= self.graph.own {
             return;
@@ -343,7 +343,7 @@ impl State {
     /// vertex is settled. Comes before the [result](Self::handle_done) of the run. Returns the name
     /// of the sender; `None` if it does not declare the port, or has left or changed: then the
     /// value is to be dropped.
-    pub fn handle_sent(&mut self, run: RunId, port: &str) -> Option<Arc<str>> {
+    pub(crate) fn handle_sent(&mut self, run: RunId, port: &str) -> Option<Arc<str>> {
         let run = &self.runs[self.place(run)?];
         if run.stale || run.vertex as usize >= self.graph.own {
             return None;
@@ -356,7 +356,7 @@ impl State {
 
     /// True if there is a value of a port. A vertex that is replaced keeps it, if it sends the
     /// same type by it; one that leaves does not.
-    pub fn has_value(&self, sender: &Arc<str>, port: &Arc<str>) -> bool {
+    pub(crate) fn has_value(&self, sender: &Arc<str>, port: &Arc<str>) -> bool {
         self.values.contains(&(sender.clone(), port.clone()))
     }
 }

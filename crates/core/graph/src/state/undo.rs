@@ -18,7 +18,7 @@ impl State {
     /// [result](Self::handle_done) of each run of a vertex that is declared
     /// [with records](crate::VertexSpec::with_records). What a run is about to make is recorded
     /// before it applies.
-    pub fn handle_record(&mut self, run: RunId, undo: Option<Arc<[u8]>>) {
+    pub(crate) fn handle_record(&mut self, run: RunId, undo: Option<Arc<[u8]>>) {
         if let Some(at) = self.called(run).filter(|&at| !self.runs[at].context.reverse) {
             self.runs[at].undo = Some(undo);
         }
@@ -26,8 +26,8 @@ impl State {
 
     /// Returns what was made under the names of vertices that a graph adds or changes: the bytes
     /// that undo it. Those whose new vertices do not take it over are to be
-    /// [reversed](Self::replace_reversing).
-    pub fn to_adopt(&self, graph: &Graph) -> BTreeMap<Arc<str>, Arc<[u8]>> {
+    /// [reversed](Self::replace).
+    pub(crate) fn to_adopt(&self, graph: &Graph) -> BTreeMap<Arc<str>, Arc<[u8]>> {
         let vertices = graph.vertices[..graph.own].iter().filter(|vertex| {
             let found = self.graph.find(&vertex.name);
             let is_kept = |it: VertexId| self.graph.vertices[it.0 as usize] == **vertex;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use trueup_graph::{Driver, EdgeKind, Failure, Graph, RunContext, Verdict, Vertex, VertexSpec};
+use trueup_graph::{Driver, Failure, RunContext, Verdict, Vertex, VertexSpec};
 use trueup_reconcile::{Ledger as _, LedgerError, MemoryLedger};
 use trueup_testkit::{Claims, InterceptedLedger};
 
@@ -99,20 +99,6 @@ fn a_vertex_that_does_not_say_what_it_changes_changes_every_kind() {
     let driver = start(2, [file, refreshed(spec, &count)]);
     driver.wait_converged(BOUND).unwrap();
     assert_eq!(count.load(Ordering::SeqCst), 1);
-}
-
-#[test]
-fn of_two_edges_the_one_that_passes_on_all_counts() {
-    let [a, b] = ["a", "b"].map(VertexSpec::new);
-    let kinds = |b: VertexSpec| {
-        let graph = Graph::new([a.clone(), b]).unwrap();
-        let (a, b) = (graph.find("a").unwrap(), graph.find("b").unwrap());
-        let kinds: Vec<_> = graph.kinds(a, b).map(str::to_owned).collect();
-        (graph.children(a).map(|it| it.1).collect::<Vec<_>>(), kinds.join(" "))
-    };
-    let some = b.after("a").refreshed_by_kind("a", "x").refreshed_by_kind("a", "y");
-    assert_eq!(kinds(some.clone()), (vec![EdgeKind::RefreshedByKinds], "x y".to_owned()));
-    assert_eq!(kinds(some.refreshed_by("a")), (vec![EdgeKind::RefreshedBy], String::new()));
 }
 
 #[test]

@@ -4,7 +4,6 @@
 mod attacks;
 mod bad_values;
 mod crashes;
-mod decisions;
 mod driver;
 mod faults;
 mod group_records;

@@ -182,7 +182,7 @@ fn several_senders_are_merged_once_each_has_a_value() {
 #[test]
 fn ports_and_types_are_checked_when_the_graph_is_built() {
     let built = |vertices: Vec<VertexSpec>| {
-        let error = trueup_graph::Graph::new(vertices).unwrap_err();
+        let error = trueup_graph::validate(vertices).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Port, "{error}");
         error.to_string()
     };
@@ -204,7 +204,7 @@ fn ports_and_types_are_checked_when_the_graph_is_built() {
          senders"
     );
     let own = a.receives::<u32>("in", "a", "number");
-    let error = trueup_graph::Graph::new([own]).unwrap_err();
+    let error = trueup_graph::validate([own]).unwrap_err();
     assert!(error.is_cycle(), "{error}");
 }
 

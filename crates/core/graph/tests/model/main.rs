@@ -33,17 +33,16 @@ mod turns;
 
 use sources::*;
 
-pub use builder::GraphBuilder;
-pub use driver::{Driver, Snapshot};
-pub use edge::EdgeKind;
-pub use error::{Error, ErrorKind};
-pub use graph::{Graph, VertexId};
-pub use ports::Received;
-pub use runner::Turn;
-pub use spec::VertexSpec;
-pub use state::{
-    Action, Cause, Config, Context, Explanation, Made, Record, Replaced, RunId, State, Verdict,
-    Wait,
+use builder::GraphBuilder;
+use driver::{Driver, Snapshot};
+use edge::EdgeKind;
+use error::{Error, ErrorKind};
+use graph::{Graph, VertexId};
+use ports::Received;
+use runner::Turn;
+use spec::VertexSpec;
+use state::{
+    Action, Cause, Config, Context, Explanation, Made, Record, RunId, State, Verdict, Wait,
 };
-pub use trueup_reconcile::Failure;
-pub use vertex::{Records, RunContext, Vertex, Watch};
+use trueup_reconcile::Failure;
+use vertex::{Records, RunContext, Vertex, Watch};

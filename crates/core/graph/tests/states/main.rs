@@ -1,5 +1,5 @@
-//! The state machine in every state that it can come to: the very sources of the crate, so that a
-//! search sees what the state machine keeps.
+//! The state machine: what it decides, and every state that it can come to. These are the very
+//! sources of the crate, so that a search sees what the state machine keeps.
 #![allow(clippy::unwrap_used)]
 #![allow(
     dead_code,
@@ -9,6 +9,7 @@
     reason = "the sources of a library, whose users are elsewhere"
 )]
 
+mod decisions;
 mod search;
 mod size;
 #[path = "../../src"]
@@ -27,16 +28,15 @@ mod sources {
 use sources::*;
 use trueup_sync as sync;
 
-pub use builder::GraphBuilder;
-pub use edge::EdgeKind;
-pub use error::{Error, ErrorKind};
-pub use graph::{Graph, VertexId};
-pub use ports::Received;
-pub use spec::VertexSpec;
-pub use state::{
-    Action, Cause, Config, Context, Explanation, Made, Record, Replaced, RunId, State, Verdict,
-    Wait,
+use builder::GraphBuilder;
+use edge::EdgeKind;
+use error::{Error, ErrorKind};
+use graph::{Graph, VertexId};
+use ports::Received;
+use spec::VertexSpec;
+use state::{
+    Action, Cause, Config, Context, Explanation, Made, Record, RunId, State, Verdict, Wait,
 };
-pub use trueup_loop::Turn;
-pub use trueup_reconcile::Failure;
-pub use vertex::{Records, RunContext, Vertex, Watch};
+use trueup_loop::Turn;
+use trueup_reconcile::Failure;
+use vertex::{Records, RunContext, Vertex, Watch};

@@ -6,14 +6,12 @@ use crate::{Graph, VertexSpec};
 #[test]
 fn a_vertex_costs_at_most_200_bytes_besides_its_own_with_ten_edges() {
     let count = 1_000;
-    let mut builder = Graph::builder();
-    let vertices: Vec<_> =
-        (0..count).map(|at| builder.vertex(VertexSpec::new(&at.to_string()))).collect();
-    for at in 0..count {
-        let children = &vertices[(at + 1).min(count)..(at + 11).min(count)];
-        children.iter().for_each(|child| builder.notify(vertices[at], *child));
-    }
-    let graph = builder.build().unwrap();
+    let vertices = (0..count).map(|at: usize| {
+        let parents = at.saturating_sub(10)..at;
+        let spec = VertexSpec::new(&at.to_string());
+        parents.fold(spec, |spec, parent| spec.refreshed_by(&parent.to_string()))
+    });
+    let graph = Graph::new(vertices).unwrap();
     let lists: usize = [&graph.parents, &graph.children, &graph.holds]
         .map(|it| 4 * (it.offsets.len() + it.items.len()))
         .iter()

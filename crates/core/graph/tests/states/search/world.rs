@@ -239,7 +239,7 @@ impl<'a> World<'a> {
                 let refused = self.refused(self.state.to_adopt(&graph).into_iter());
                 self.model.replace();
                 self.model.exchange(vertex, refused.contains(NAMES[vertex]));
-                let replaced = self.state.replace_reversing(now, graph, &refused);
+                let replaced = self.state.replace(now, graph, &refused);
                 replaced.unwrap();
             }
             Event::Change(vertex) => {

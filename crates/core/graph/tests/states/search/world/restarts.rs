@@ -14,7 +14,7 @@ impl World<'_> {
         self.model.replace();
         let graph = self.shape.graph(self.present, self.revisions);
         let refused = self.refused(self.state.to_adopt(&graph).into_iter());
-        let replaced = self.state.replace_reversing(self.now, graph, &refused);
+        let replaced = self.state.replace(self.now, graph, &refused);
         replaced.unwrap();
     }
 

@@ -1,6 +1,7 @@
 //! What is notified although something leaves or comes meanwhile.
 
 use super::*;
+use crate::edge::Kinds;
 
 #[test]
 fn a_vertex_that_leaves_while_it_changes_something_still_notifies() {
@@ -64,4 +65,19 @@ fn a_change_of_which_many_are_notified_takes_time_linear_in_them() {
     driver.end("file", Ok(Verdict::Changed));
     assert_eq!(driver.journal.len(), 30_000);
     assert!(begin.elapsed() < seconds(20), "{:?}", begin.elapsed());
+}
+
+#[test]
+fn of_two_edges_the_one_that_passes_on_all_counts() {
+    let [a, b] = ["a", "b"].map(VertexSpec::new);
+    let kinds = |b: VertexSpec| {
+        let graph = Graph::new([a.clone(), b]).unwrap();
+        let (a, b) = (graph.find("a").unwrap(), graph.find("b").unwrap());
+        let kinds = graph.kinds.get(&(a.0, b.0)).into_iter().flat_map(Kinds::names);
+        let kinds: Vec<_> = kinds.map(str::to_owned).collect();
+        (graph.children(a).map(|it| it.1).collect::<Vec<_>>(), kinds.join(" "))
+    };
+    let some = b.after("a").refreshed_by_kind("a", "x").refreshed_by_kind("a", "y");
+    assert_eq!(kinds(some.clone()), (vec![EdgeKind::RefreshedByKinds], "x y".to_owned()));
+    assert_eq!(kinds(some.refreshed_by("a")), (vec![EdgeKind::RefreshedBy], String::new()));
 }

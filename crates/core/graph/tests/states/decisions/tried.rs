@@ -148,15 +148,13 @@ fn of_two_edges_the_one_that_holds_back_counts() {
         let explained = driver.explain("b");
         assert!(explained.contains("skipped because a failed"), "{explained}");
     }
-    let mut builder = Graph::builder();
-    let (one, other) = (builder.vertex(spec("a")), builder.vertex(spec("b")));
-    builder.edge_tried(one, other);
-    let tried = builder.clone().build().unwrap();
-    builder.notify(one, other);
-    let notified = builder.build().unwrap();
-    let kind = |graph: &Graph| graph.children(one).map(|it| it.1).collect::<Vec<_>>();
-    assert_eq!(kind(&tried), [EdgeKind::AfterTried]);
-    assert_eq!(kind(&notified), [EdgeKind::RefreshedBy]);
+    let kind = |other: VertexSpec| {
+        let graph = Graph::new([spec("a"), other]).unwrap();
+        graph.children(graph.find("a").unwrap()).map(|it| it.1).collect::<Vec<_>>()
+    };
+    let tried = spec("b").after_tried("a");
+    assert_eq!(kind(tried.clone()), [EdgeKind::AfterTried]);
+    assert_eq!(kind(tried.refreshed_by("a")), [EdgeKind::RefreshedBy]);
 }
 
 #[test]

@@ -1,15 +1,15 @@
 //! Known failures of comparable systems, and what the search of small graphs does not reach.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use trueup_graph::{
-    Action, Config, Context, EdgeKind, Graph, Record, Replaced, RunId, State, Verdict, VertexId,
-    VertexSpec, Wait,
-};
 use trueup_reconcile::ErrorClass;
+
+use crate::state::replace::Replaced;
+use crate::state::{Action, Context, RunId};
+use crate::{Config, EdgeKind, Graph, Record, State, Verdict, VertexId, VertexSpec, Wait};
 
 mod groups;
 mod known_failures;
@@ -135,7 +135,7 @@ impl Driver {
 
     fn replace(&mut self, vertices: impl IntoIterator<Item = VertexSpec>) -> Replaced {
         let graph = Graph::new(vertices).unwrap();
-        let replaced = self.state.replace(self.now, graph).unwrap();
+        let replaced = self.state.replace(self.now, graph, &BTreeSet::new()).unwrap();
         self.drive();
         replaced
     }

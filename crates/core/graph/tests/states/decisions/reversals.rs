@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use trueup_graph::{Made, Records};
+use crate::{Made, Records};
 
 fn varying(name: &str) -> VertexSpec {
     VertexSpec::new(name).with_records(Records::Varying)
@@ -119,7 +119,7 @@ fn a_new_vertex_waits_for_an_old_one_that_cannot_be_undone_and_says_why() {
     driver.ran();
     let refused = BTreeSet::from(["a".into()]);
     let graph = Graph::new(vertex(1)).unwrap();
-    let replaced = driver.state.replace_reversing(driver.now, graph, &refused);
+    let replaced = driver.state.replace(driver.now, graph, &refused);
     assert_eq!(replaced.unwrap().removed.len(), 1);
     driver.drive();
     driver.end("a", Err(ErrorClass::Busy));
