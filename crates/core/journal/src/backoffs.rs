@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::Error;
-use crate::record::{Decoder, Encoder, Keyspace, MAX_KEY, Transaction, check_len, get, scan};
-use crate::retention::{millis, time};
+use crate::record::{
+    Decoder, Encoder, Keyspace, MAX_KEY, Transaction, check_len, get, millis, scan, time,
+};
 use crate::store::Store;
 
 /// The objects that failed and wait for their next try.

@@ -8,9 +8,9 @@ use redb::backends::InMemoryBackend;
 use redb::{Builder, Database, ReadableDatabase as _, ReadableTable as _};
 
 use crate::error::from_redb;
+use crate::files::NewFile;
 use crate::header::{HEADER_LEN, REDB_FLAGS, REDB_RECOVER, read_header};
 use crate::journal_file::{Backend, JournalFile};
-use crate::new_file::NewFile;
 use crate::record::{Change, RECORDS, last_sequence};
 use crate::storage::{Overlay, ReadOnly};
 use crate::{Error, JournalId, Storage};

@@ -3,11 +3,14 @@
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use trueup_path::{Place, Readers, TrustedUsers};
 
-use crate::Error;
+use crate::{Error, Storage};
 
 /// The folder of a journal, and the journal's name in it.
 #[derive(Clone, Debug)]
@@ -114,4 +117,150 @@ fn with_extension(mut name: OsString, extension: &str) -> OsString {
     name.push(".");
     name.push(extension);
     name
+}
+
+/// A file that is written as `path.new` and renamed to `path` once it is complete.
+#[derive(Clone, Debug)]
+pub(crate) struct NewFile {
+    place: Place,
+    new: Place,
+    file: Arc<OnceLock<File>>,
+    is_published: Arc<AtomicBool>,
+}
+
+impl NewFile {
+    pub(crate) fn new(files: &Files) -> NewFile {
+        NewFile {
+            place: files.journal().clone(),
+            new: files.sibling("new"),
+            file: Arc::default(),
+            is_published: Arc::default(),
+        }
+    }
+
+    /// Creates `path.new`. One that an earlier attempt left is removed first: it may have another
+    /// name.
+    pub(crate) fn create(&self) -> Result<(), Error> {
+        let created = self.new.open().and_then(|left| {
+            if left.is_some() {
+                self.new.unlink()?;
+            }
+            self.new.create_new(0o600)
+        });
+        let _ = self.file.set(created.map_err(|error| self.error(error))?);
+        Ok(())
+    }
+
+    /// Renames the file to `path`, and makes that durable.
+    pub(crate) fn publish(&self) -> Result<(), Error> {
+        self.new
+            .rename_over(&self.place)
+            .and_then(|()| self.place.folder().sync())
+            .map_err(|error| self.error(error))?;
+        self.is_published.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Returns the file once it has its name.
+    pub(crate) fn published(&self) -> Option<&File> {
+        let file = self.file.get();
+        file.filter(|_| self.is_published.load(Ordering::Relaxed))
+    }
+
+    fn error(&self, cause: trueup_path::Error) -> Error {
+        Error::os(format!("cannot make {}", self.place.path().display()), cause)
+    }
+
+    fn created(&self) -> io::Result<&File> {
+        self.file.get().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+impl Storage for NewFile {
+    fn len(&self) -> io::Result<u64> {
+        Storage::len(self.created()?)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        Storage::read(self.created()?, offset, out)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        Storage::write(self.created()?, offset, data)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        Storage::set_len(self.created()?, len)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Storage::sync(self.created()?)
+    }
+}
+
+/// The open files of a journal, and the path at which they were opened.
+#[derive(Debug)]
+pub(crate) struct OpenFiles {
+    /// Absolute.
+    path: PathBuf,
+    lock: Arc<File>,
+    journal: OpenJournal,
+}
+
+#[derive(Debug)]
+pub(crate) enum OpenJournal {
+    Existing(Arc<File>),
+    /// It is created by the first change.
+    New(NewFile),
+}
+
+impl OpenFiles {
+    pub(crate) fn new(
+        path: &Path,
+        lock: Arc<File>,
+        journal: OpenJournal,
+    ) -> Result<OpenFiles, Error> {
+        let path = std::path::absolute(path)
+            .map_err(|cause| Error::os(format!("cannot find {}", path.display()), cause))?;
+        Ok(OpenFiles { path, lock, journal })
+    }
+
+    /// Returns the path of the journal.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Checks that the names are still those of the open files. What cannot be looked at, as after a
+    /// change of the user, is taken for unchanged.
+    ///
+    /// # Errors
+    ///
+    /// [`Removed`](crate::ErrorKind::Removed).
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let Ok(found) = Files::existing_at(&self.path) else {
+            return Ok(());
+        };
+        let Some(files) = found else {
+            return Err(self.removed());
+        };
+        let lock = files.sibling(LOCK).is_of(&self.lock);
+        let journal = self.journal.created().map(|file| files.journal().is_of(file));
+        match (lock, journal) {
+            (Ok(false), _) | (_, Some(Ok(false))) => Err(self.removed()),
+            _ => Ok(()),
+        }
+    }
+
+    fn removed(&self) -> Error {
+        Error::removed(self.path.display().to_string())
+    }
+}
+
+impl OpenJournal {
+    fn created(&self) -> Option<&File> {
+        match self {
+            OpenJournal::Existing(file) => Some(file),
+            OpenJournal::New(new) => new.published(),
+        }
+    }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::store::Store;
 use crate::{
-    Backoffs, Compacted, Error, JournalId, JournalLedger, LedgerScope, Nonces, Operations, Stats,
-    Storage, json_lines, ledger,
+    Backoffs, Error, JournalId, JournalLedger, LedgerScope, Nonces, Operations, Storage,
+    json_lines, ledger,
 };
 
 /// A durable, crash-safe store.
@@ -182,15 +182,15 @@ impl Journal {
         self.store.failure()
     }
 
-    /// Returns free pages to the file system, for a file that has become much longer than its
-    /// content. The space of forgotten records is reused without it. Writes wait meanwhile. A
-    /// journal that does not exist is created.
+    /// Gives free pages back to the file system, for a file that has become much longer than its
+    /// content, and returns its length before and after, in bytes. The space of forgotten records
+    /// is reused without it. Writes wait meanwhile. A journal that does not exist is created.
     ///
     /// # Errors
     ///
     /// [`NotDurable`](crate::ErrorKind::NotDurable) and [`ReadOnly`](crate::ErrorKind::ReadOnly),
     /// as every write.
-    pub fn compact(&self) -> Result<Compacted, Error> {
+    pub fn compact(&self) -> Result<(u64, u64), Error> {
         self.store.compact()
     }
 
@@ -211,4 +211,20 @@ impl Journal {
     fn on(store: Store) -> Journal {
         Journal { store: Arc::new(store) }
     }
+}
+
+/// Counts the work of a journal since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Syncs of the storage.
+    pub syncs: u64,
+    /// Writes to the storage.
+    pub writes: u64,
+    /// Bytes of these writes.
+    pub written: u64,
+    /// Commits that became durable.
+    pub commits: u64,
+    /// Records that these commits put or removed.
+    pub changes: u64,
 }

@@ -29,11 +29,11 @@ use std::sync::{Arc, OnceLock};
 use redb::{Builder, Database};
 
 use crate::error::{from_io, from_redb};
+use crate::files::OpenFiles;
 use crate::header::{
     HEADER_LEN, Header, ID_OFFSET, MARK_OFFSETS, MAX_LEN, NUMBER_LEN, OPENER_OFFSET, REDB_FLAGS,
     REDB_HEADER_LEN, REDB_RECOVER, new_header, parse_number, read_header, sealed_id, sealed_number,
 };
-use crate::in_place::OpenFiles;
 use crate::storage::Readable;
 use crate::{Error, JournalId, Stats, Storage};
 

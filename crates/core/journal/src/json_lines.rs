@@ -12,8 +12,7 @@ use crate::database::ReadTable;
 use crate::keys::KeyState;
 use crate::ledger::{parse_claim, parse_record_key};
 use crate::operation::{Outcome, StoredOperation};
-use crate::record::{Decoder, Keyspace, Record, get, scan, text};
-use crate::retention::millis;
+use crate::record::{Decoder, Keyspace, Record, get, millis, scan, text};
 
 /// The keyspaces that are written. The others are indexes of these.
 const WRITTEN: [Keyspace; 6] = [

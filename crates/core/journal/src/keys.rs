@@ -5,9 +5,8 @@ use std::time::SystemTime;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::operation::Outcome;
-use crate::record::{Decoder, Encoder, Keyspace, Record, Transaction};
-use crate::retention::{Ended, millis, time};
+use crate::operation::{Ended, Outcome};
+use crate::record::{Decoder, Encoder, Keyspace, Record, Transaction, millis, time};
 use crate::{Error, Refusal};
 
 /// The state of an idempotency key.

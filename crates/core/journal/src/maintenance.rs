@@ -9,9 +9,8 @@ use std::time::Duration;
 use redb::Database;
 
 use crate::database::{Salvaged, copy, create_database, open_database, read_table, salvage};
-use crate::files::{Files, sibling};
+use crate::files::{Files, NewFile, sibling};
 use crate::lock::Lock;
-use crate::new_file::NewFile;
 use crate::snapshot::{open_image, open_journal, read_snapshot};
 use crate::{Counts, Error, Storage, json_lines};
 

@@ -4,8 +4,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::record::{Decoder, Keyspace, MAX_KEY, Transaction, check_len, get};
-use crate::retention::{millis, time};
+use crate::record::{Decoder, Keyspace, MAX_KEY, Transaction, check_len, get, millis, time};
 use crate::store::Store;
 use crate::{Error, Refusal};
 

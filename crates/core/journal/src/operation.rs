@@ -1,10 +1,9 @@
-//! The record of an operation: its fields, its states, and its bytes on disk.
+//! The record of an operation: its fields, its states, its bytes on disk, and how long it stays.
 
 use std::fmt;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use crate::record::{Decoder, Encoder, Keyspace, Record, Transaction, text};
-use crate::retention::{Ended, millis, time};
+use crate::record::{Decoder, Encoder, Keyspace, Record, Transaction, millis, text, time};
 use crate::{Error, Refusal};
 
 /// The latest record of an operation. `Debug` shows the length of its values, not their bytes.
@@ -230,5 +229,50 @@ impl StoredOperation {
         self.operation.state = state;
         self.operation.ended = Some(now);
         self.save(transaction)
+    }
+}
+
+/// The records to keep of ended operations or of their keys. There is no default: a forgotten key
+/// can be executed again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Keep {
+    /// Those that ended no longer ago than `than`, at the time `now`. Those that ended after `now`
+    /// are kept too: clocks are set back.
+    Younger {
+        /// The greatest age, in whole milliseconds.
+        than: Duration,
+        /// The present time.
+        now: SystemTime,
+    },
+    /// This many, the latest in the order in which they ended.
+    Latest(u64),
+}
+
+/// A record that may be forgotten.
+pub(crate) struct Ended {
+    /// The number of its end.
+    pub(crate) number: u64,
+    /// The time of its end.
+    pub(crate) at: SystemTime,
+    /// The name of the operation, or the key.
+    pub(crate) name: Vec<u8>,
+}
+
+impl Keep {
+    /// Returns the records that are not kept.
+    pub(crate) fn surplus(self, mut ended: Vec<Ended>) -> Vec<Ended> {
+        match self {
+            Keep::Latest(count) => {
+                ended.sort_unstable_by_key(|record| record.number);
+                let count = usize::try_from(count).unwrap_or(usize::MAX);
+                ended.truncate(ended.len().saturating_sub(count));
+            }
+            Keep::Younger { than, now } => ended.retain(|record| {
+                let age = millis(now).saturating_sub(millis(record.at));
+                u128::from(age) > than.as_millis()
+            }),
+        }
+        ended
     }
 }

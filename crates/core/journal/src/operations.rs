@@ -11,9 +11,8 @@ use std::time::SystemTime;
 use crate::execution::Execution;
 use crate::keys::{self, KeyState, RequestHash};
 use crate::nonces;
-use crate::operation::{self, Operation, OperationState, Redacted, StoredOperation};
+use crate::operation::{self, Ended, Keep, Operation, OperationState, Redacted, StoredOperation};
 use crate::record::{Keyspace, MAX_KEY, MAX_VALUE, Record, check_len, get, scan, text};
-use crate::retention::{Ended, Keep};
 use crate::store::Store;
 use crate::{Error, Refusal};
 
@@ -49,19 +48,9 @@ pub enum Begun {
 pub struct InFlight {
     /// Those whose record can be read, in the order in which they began.
     pub operations: Vec<Operation>,
-    /// Those whose record cannot be read.
-    pub unreadable: Vec<Unreadable>,
-}
-
-/// An operation in flight whose record cannot be read. A [`repair`](crate::repair) that accepts the
-/// loss removes it.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Unreadable {
-    /// The name of the operation.
-    pub name: String,
-    /// The reason why its record cannot be read.
-    pub error: Error,
+    /// The names of those whose record cannot be read, each with the reason. A
+    /// [`repair`](crate::repair) that accepts the loss removes them.
+    pub unreadable: Vec<(String, Error)>,
 }
 
 impl<'a> Start<'a> {
@@ -269,7 +258,7 @@ impl Operations {
                     Ok(stored) => in_flight.push(stored),
                     Err(error) => {
                         let name = String::from_utf8_lossy(&name).into_owned();
-                        unreadable.push(Unreadable { name, error });
+                        unreadable.push((name, error));
                     }
                 }
             }

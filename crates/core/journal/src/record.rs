@@ -1,5 +1,7 @@
 //! Records in redb: one table of bytes to bytes. The first byte of a key is its keyspace.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use redb::{ReadableTable, TableDefinition};
 
 use crate::Error;
@@ -238,4 +240,16 @@ pub(crate) fn check_len(what: &str, bytes: &[u8], max: usize) -> Result<(), Erro
         return Ok(());
     }
     Err(Error::invalid(format!("{what} has {} bytes, more than {max}", bytes.len())))
+}
+
+/// Returns the milliseconds since 1970, UTC; 0 for a time before.
+pub(crate) fn millis(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Returns the time that is `millis` milliseconds after 1970, UTC.
+pub(crate) fn time(millis: u64) -> SystemTime {
+    let at = UNIX_EPOCH.checked_add(Duration::from_millis(millis));
+    at.unwrap_or(UNIX_EPOCH)
 }

@@ -9,16 +9,14 @@ use std::time::Duration;
 use crate::database::{
     ReadTable, copy, create_database, create_in_memory, open_database, read_table,
 };
-use crate::files::Files;
+use crate::files::{Files, NewFile, OpenFiles, OpenJournal};
 use crate::group_commit::GroupCommit;
-use crate::in_place::{OpenFiles, OpenJournal};
 use crate::journal_file::JournalFile;
 use crate::lock::Lock;
-use crate::new_file::NewFile;
 use crate::record::Transaction;
 use crate::snapshot::read_snapshot;
 use crate::storage::ReadOnly;
-use crate::{Compacted, Error, JournalId, Stats, Storage};
+use crate::{Error, JournalId, Stats, Storage};
 
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -173,7 +171,7 @@ impl Store {
     }
 
     /// Returns the file's free pages to the file system.
-    pub(crate) fn compact(&self) -> Result<Compacted, Error> {
+    pub(crate) fn compact(&self) -> Result<(u64, u64), Error> {
         let file = Arc::clone(self.commits.file());
         self.commits.exclusively(|database| {
             let os = |cause| Error::os("cannot tell the length", cause);
@@ -181,7 +179,7 @@ impl Store {
             database.compact().map_err(|error| file.error(error, "cannot compact"))?;
             file.truncate()?;
             let after = file.storage().len().map_err(os)?;
-            Ok(Compacted { before, after })
+            Ok((before, after))
         })
     }
 }

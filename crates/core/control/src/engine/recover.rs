@@ -20,11 +20,11 @@ impl<B: Backend> Shared<B> {
             return Ok(());
         }
         let found = self.operations.in_flight().map_err(Error::journal)?;
-        for unreadable in found.unreadable {
-            let Some(key) = self.key(&unreadable.name) else {
+        for (name, error) in found.unreadable {
+            let Some(key) = self.key(&name) else {
                 continue;
             };
-            let why = format!("its record is damaged: {}", unreadable.error);
+            let why = format!("its record is damaged: {error}");
             let flight = Flight::new(None, Phase::InDoubt { why });
             state.flights.insert(key.to_owned(), flight);
         }

@@ -88,11 +88,11 @@ fn recovery_lists_all_others_and_names_the_one() {
     let found = operations.in_flight().unwrap();
     let names: Vec<_> = found.operations.iter().map(|found| &*found.name).collect();
     assert_eq!(names, ["a", "c"]);
-    let [unreadable] = &found.unreadable[..] else {
+    let [(name, error)] = &found.unreadable[..] else {
         panic!("{found:?}");
     };
-    assert_eq!(unreadable.name, "b");
-    assert!(unreadable.error.is_damaged() && unreadable.error.remedy().is_some());
+    assert_eq!(name, "b");
+    assert!(error.is_damaged() && error.remedy().is_some());
 
     // It is not executed again, under its name or with its key, and others are not held up.
     for error in [
