@@ -88,13 +88,8 @@ struct Row {
 }
 
 /// What is timed: graph and driver, then the others.
-const FIGURES: [&str; 5] = [
-    "driver: start",
-    "until in place",
-    "memory alone",
-    "two threads",
-    "rayon",
-];
+const FIGURES: [&str; 5] =
+    ["driver: start", "until in place", "memory alone", "two threads", "rayon"];
 
 /// Measures work, and keeps what took the least of the processor.
 fn least<T>(best: &mut Usage, work: impl FnOnce() -> T) -> Result<T> {
