@@ -9,9 +9,8 @@ use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags, mkdirat, openat};
 
-use crate::control::Control;
 use crate::walk::{self, Found, Last, look};
-use crate::{Error, Place, TrustedUsers};
+use crate::{Control, Error, Place, TrustedUsers};
 
 /// A folder that is held: whatever is renamed on the way to it, this stays the same folder.
 #[derive(Clone, Debug)]

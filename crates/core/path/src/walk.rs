@@ -12,8 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{Mode, OFlags, openat, readlinkat};
 use rustix::io::Errno;
 
-use crate::control::Control;
-use crate::{Error, ErrorKind, Folder, Place, TrustedUsers};
+use crate::{Control, Error, ErrorKind, Folder, Place, TrustedUsers};
 
 /// The most symbolic links on a path, as in the kernel.
 const MAX_LINKS: usize = 40;

@@ -1,15 +1,18 @@
-//! Reads whole files up to a bound.
+//! Files and programs that no other user can change, and reading them up to a bound.
 
+use std::env;
+use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io::Read as _;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::control::{Control, others_can_read, others_can_write};
 use crate::place::need_regular;
-use crate::walk::is_firm;
+use crate::users::{Control, others_can_read, others_can_write};
+use crate::walk::{is_firm, look};
 use crate::{Error, ErrorKind, Place, TrustedUsers};
 
 /// Who may read a file, besides root.
@@ -153,13 +156,14 @@ impl TrustedUsers {
 /// [`NotRegular`](ErrorKind::NotRegular), and [`Os`](ErrorKind::Os) if it cannot be opened.
 pub fn open_any(path: &Path) -> Result<File, Error> {
     // Opening some devices acts on them.
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let found = rustix::fs::open(path, flags, Mode::empty());
-    let found = File::from(found.map_err(|error| Error::os(path, "open", error))?);
-    need_regular(path, &metadata(path, &found)?)?;
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = rustix::fs::open(path, flags, Mode::empty());
-    let file = File::from(file.map_err(|error| Error::os(path, "open", error))?);
+    open_regular(path, OFlags::PATH)?;
+    open_regular(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)
+}
+
+fn open_regular(path: &Path, flags: OFlags) -> Result<File, Error> {
+    let file = rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())
+        .map(File::from)
+        .map_err(|error| Error::os(path, "open", error))?;
     need_regular(path, &metadata(path, &file)?)?;
     Ok(file)
 }
@@ -189,4 +193,57 @@ fn opened(place: &Place) -> Result<(File, Metadata), Error> {
 
 fn metadata(path: &Path, file: &File) -> Result<Metadata, Error> {
     file.metadata().map_err(|error| Error::os(path, "read", error))
+}
+
+impl TrustedUsers {
+    /// Finds a program as `execvp` does: a name without a slash in the folders of `PATH`, the first
+    /// that has an executable file of this name. Returns its path if nobody but root and we can
+    /// change the program or lead us to another one.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`](crate::ErrorKind::Refused) if another user can; [`Os`](crate::ErrorKind::Os),
+    /// not found, if there is no such program.
+    pub fn program(&self, program: &OsStr) -> Result<PathBuf, Error> {
+        let path = Path::new(program);
+        if path.components().count() > 1 || program.as_encoded_bytes().contains(&b'/') {
+            self.check_program(path)?;
+            return Ok(path.to_owned());
+        }
+        let folders = env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+        for folder in env::split_paths(&folders).filter(|folder| folder.is_absolute()) {
+            let path = folder.join(program);
+            match self.check_program(&path) {
+                // As `execvp`: not there, not in reach, not executable, a folder.
+                Err(error) if !error.is_refused() => {}
+                found => return found.map(|()| path),
+            }
+        }
+        Err(Error::os(path, "search in PATH", rustix::io::Errno::NOENT))
+    }
+
+    fn check_program(&self, path: &Path) -> Result<(), Error> {
+        let place = self.followed_place(path)?;
+        let found = look(place.folder(), place.name())?
+            .ok_or_else(|| Error::os(place.path(), "open", rustix::io::Errno::NOENT))?;
+        need_regular(place.path(), &found.metadata)?;
+        if found.metadata.mode() & 0o111 == 0 {
+            return Err(Error::os(place.path(), "execute", rustix::io::Errno::ACCESS));
+        }
+        if !is_firm(place.folder().control(), &found.metadata, self) {
+            let message = format!(
+                "user {} can change this program, or {} for its folder; give it to root, in a \
+                 folder that nobody else can write",
+                found.metadata.uid(),
+                place.folder().control(),
+            );
+            return Err(Error::refused(place.path(), message));
+        }
+        if others_can_write(&found.metadata, found.descriptor.as_fd()) {
+            let mode = found.metadata.mode() & 0o7777;
+            let message = format!("others can write this program (mode {mode:04o})");
+            return Err(Error::refused(place.path(), message));
+        }
+        Ok(())
+    }
 }
