@@ -8,14 +8,16 @@ use trueup_net::{Desired, NexthopMode};
 use crate::error::{Diagnostic, MAX_PROBLEMS};
 use crate::file::File;
 use crate::file_keys::{self, NEXTHOPS, PROTOCOL, SYSCTL};
+use crate::graph::{Exec, ManagedFile};
+use crate::kinds;
 use crate::location::{Cursor, Locations};
-use crate::section::{Opened, Section};
-use crate::sections;
+use crate::section::{Elements, List, Opened, Section, own_sections};
 use crate::settings::{self, Settings};
 use crate::suggest::unknown;
 use crate::sysctl::Sysctls;
 use crate::tables::TableNames;
 use crate::value::{Fault, Key, Node, Result, Value, fault};
+use crate::world::Export;
 
 /// The part of a file that was read so far.
 pub(crate) struct Collector<'a> {
@@ -50,7 +52,7 @@ impl<'a> Collector<'a> {
             given: Vec::new(),
             protocol_at: 0,
             not_adopted: None,
-            sections: sections::all(own),
+            sections: sections(own),
             own,
             sysctls: None,
             faults: Vec::new(),
@@ -242,4 +244,17 @@ impl<'a> Collector<'a> {
         }
         file
     }
+}
+
+/// Returns an empty section of each sort, in the order in which they are written, and then one of
+/// each name in `own`.
+pub(crate) fn sections(own: &[&'static str]) -> Vec<Section> {
+    let others: [Box<dyn Elements>; 4] = [
+        Box::new(List::<Export>::at(|file| &mut file.exports)),
+        Box::new(List::at(|file| &mut file.collects)),
+        Box::new(List::<ManagedFile>::at(|file| &mut file.files)),
+        Box::new(List::<Exec>::at(|file| &mut file.execs)),
+    ];
+    let own = own_sections(own);
+    kinds::sections().into_iter().chain(others).chain(own).map(Section::new).collect()
 }

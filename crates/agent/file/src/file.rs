@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use serde::de::DeserializeOwned;
 use trueup_net::Desired;
 use trueup_sysctl as sysctl;
 use trueup_world::Collect;
 
+use crate::error::Diagnostic;
 use crate::graph::{Exec, ManagedFile};
-use crate::location::Locations;
-use crate::own_section::OwnElement;
+use crate::location::{Location, Locations};
 use crate::settings::Settings;
 use crate::world::Export;
 
@@ -35,4 +36,30 @@ pub struct File {
     pub own_sections: BTreeMap<&'static str, Vec<OwnElement>>,
     /// The location of each object.
     pub locations: Locations,
+}
+
+/// An element of a section that another crate reads: see [`File::parse_with`].
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct OwnElement {
+    /// Where it begins.
+    pub location: Location,
+    /// Its keys and values.
+    pub(crate) value: serde_json::Value,
+}
+
+impl OwnElement {
+    /// Reads its keys and values.
+    ///
+    /// # Errors
+    ///
+    /// When a key is missing, or has a value of another sort.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, Diagnostic> {
+        T::deserialize(&self.value).map_err(|error| self.fault(error.to_string()))
+    }
+
+    /// Returns the diagnostic that something is wrong with it.
+    pub fn fault(&self, message: impl Into<String>) -> Diagnostic {
+        Diagnostic { location: Some(self.location), message: message.into() }
+    }
 }

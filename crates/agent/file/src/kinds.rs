@@ -4,18 +4,15 @@
 
 mod address;
 mod link;
-mod list;
 mod neighbour;
-mod object;
+mod objects;
 mod route;
 mod rule;
-mod section;
 
 use trueup_net::{Desired, NexthopMode, ObjectKind, OfKind, each_kind};
 
-use list::DesiredList;
-pub(crate) use object::FileObject;
-use section::Objects;
+pub(crate) use objects::FileObject;
+use objects::{DesiredList, Objects};
 
 use crate::section::Elements;
 

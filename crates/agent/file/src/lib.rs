@@ -4,7 +4,6 @@
 
 mod collect;
 mod domain;
-mod element;
 mod error;
 mod fields;
 mod file;
@@ -14,12 +13,9 @@ mod json;
 mod kinds;
 mod location;
 mod order_check;
-mod other_words;
-mod own_section;
 mod parse;
 mod read;
 mod section;
-mod sections;
 mod settings;
 mod suggest;
 mod sysctl;
@@ -31,10 +27,9 @@ mod world;
 mod write;
 
 pub use error::{Diagnostic, Error, ErrorKind};
-pub use file::File;
+pub use file::{File, OwnElement};
 pub use graph::{Exec, FileContent, ManagedFile, NodeRef, Order, Owner, Semaphore};
 pub use location::{Location, Locations};
-pub use own_section::OwnElement;
 pub use settings::Settings;
 pub use suggest::nearest;
 pub use tables::TableNames;

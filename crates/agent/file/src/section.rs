@@ -1,16 +1,16 @@
 //! A section of a file: a list of tables of one sort. How it was opened is the same for every
-//! section; the elements are of one sort or another.
+//! section; the elements are of one sort or another, those of another crate among them.
 
+use serde_json::{Map, Number};
 use trueup_net::{Desired, Kind};
 
-use crate::element::{Element, duplicates};
 use crate::error::Diagnostic;
 use crate::fields::Fields;
-use crate::file::File;
+use crate::file::{File, OwnElement};
 use crate::file_keys;
 use crate::location::{Cursor, Location};
 use crate::tables::TableNames;
-use crate::value::{Fault, Result, Table, Value};
+use crate::value::{Fault, Node, Result, Table, Value};
 
 /// How a section was opened, which says whether more may be added to it.
 #[derive(Clone, Copy, PartialEq)]
@@ -138,6 +138,61 @@ impl<T: Element> Elements for List<T> {
     }
 }
 
+/// Returns an empty section for each of these names.
+pub(crate) fn own_sections(names: &[&'static str]) -> Vec<Box<dyn Elements>> {
+    let sections = names.iter().map(|name| OwnSection { name, elements: Vec::new() });
+    sections.map(|section| Box::new(section) as Box<dyn Elements>).collect()
+}
+
+struct OwnSection {
+    name: &'static str,
+    elements: Vec<OwnElement>,
+}
+
+impl Elements for OwnSection {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn read(
+        &mut self,
+        value: &Value<'_>,
+        _: &TableNames,
+        cursor: &mut Cursor<'_>,
+    ) -> Result<Option<bool>> {
+        let location = cursor.location(value.at);
+        let value = json(value)?;
+        self.elements.push(OwnElement { location, value });
+        Ok(None)
+    }
+
+    fn duplicates(&self) -> Vec<Diagnostic> {
+        Vec::new()
+    }
+
+    fn declare(self: Box<Self>, file: &mut File) {
+        file.own_sections.insert(self.name, self.elements);
+    }
+}
+
+fn json(value: &Value<'_>) -> Result<serde_json::Value> {
+    Ok(match &value.node {
+        Node::Text(text) => text.as_ref().into(),
+        Node::Integer(number) => (*number).into(),
+        Node::Bool(flag) => (*flag).into(),
+        Node::Fraction(number) => match Number::from_f64(*number) {
+            Some(number) => number.into(),
+            None => return value.unexpected("a finite number"),
+        },
+        Node::List(values) => values.iter().map(json).collect::<Result<Vec<_>>>()?.into(),
+        Node::Table(table) => {
+            let pairs = table.iter().map(|(key, value)| Ok((key.name.to_string(), json(value)?)));
+            pairs.collect::<Result<Map<_, _>>>()?.into()
+        }
+        Node::Other(_) => return value.unexpected("a value"),
+    })
+}
+
 /// A writer of sections: TOML or JSON.
 pub(crate) trait Output {
     /// Takes the objects of a section.
@@ -153,4 +208,57 @@ pub(crate) struct Unwritable {
     pub(crate) object: String,
     /// The reason.
     pub(crate) why: String,
+}
+
+/// An element of a section that has no objects of the kernel.
+pub(crate) trait Element: Keyed + 'static {
+    /// The name of the section.
+    const NAME: &'static str;
+    /// The word for one element, with its article.
+    const WITH_ARTICLE: &'static str;
+    /// The table at the top of the file that the section needs, if any.
+    const NEEDS: Option<&'static str> = None;
+    /// The keys.
+    const KEYS: &'static [&'static str];
+
+    /// Reads an element.
+    fn read(fields: &Fields<'_>) -> Result<Self>
+    where
+        Self: Sized;
+}
+
+/// An element that shares its key with no other of its section.
+pub(crate) trait Keyed {
+    /// What the user may change if two have the same key: "another name".
+    const REMEDY: &'static str;
+    /// What two elements of one file may not share.
+    type Key: Ord;
+
+    /// Returns the key.
+    fn key(&self) -> Self::Key;
+
+    /// Names the element by its sort and key, for messages.
+    fn describe(&self) -> String;
+}
+
+/// Finds the elements whose key an earlier one has.
+pub(crate) fn duplicates<T: Keyed>(elements: &[T], locations: &[Location]) -> Vec<Diagnostic> {
+    let key = |position: &usize| elements[*position].key();
+    let mut order: Vec<usize> = (0..elements.len()).collect();
+    // Stable, so that of elements with one key the first in the file comes first.
+    order.sort_by_key(key);
+    let mut diagnostics = Vec::new();
+    for same in order.chunk_by(|a, b| key(a) == key(b)) {
+        let [first, others @ ..] = same else { continue };
+        diagnostics.extend(others.iter().map(|other| Diagnostic {
+            location: Some(locations[*other]),
+            message: format!(
+                "a second {}: the first is at {}; remove one, or give it {}",
+                elements[*other].describe(),
+                locations[*first],
+                T::REMEDY,
+            ),
+        }));
+    }
+    diagnostics
 }

@@ -1,20 +1,22 @@
 //! The exchange between hosts: `[world]`, `[[export]]` and `[[collect]]`.
 
-mod collect;
-mod export;
-mod grants_key;
-mod route;
 mod store;
 
-use trueup_world::Hosts;
+use trueup_net::{IfName, Kind, NextHop, NextHops, Prefix, Route};
+use trueup_world::{Collect, Hosts, check_route};
 
-use crate::parse;
-use crate::value::{Node, Result, Value, fault};
-
-pub use export::Export;
-pub use route::exported_route;
 pub use store::{Certificate, Credentials, Partition, StoreAddress, World};
 pub(crate) use store::{read, write};
+
+use crate::fields::Fields;
+use crate::file_keys::{COLLECT, WORLD};
+use crate::json;
+use crate::kinds::FileObject as _;
+use crate::parse;
+use crate::section::{Element, Keyed};
+use crate::tables::TableNames;
+use crate::text::json_table;
+use crate::value::{Node, Result, Table, Value, fault};
 
 /// The word for all hosts.
 const ANY: &str = "any";
@@ -45,4 +47,165 @@ fn host(value: &Value<'_>) -> Result<String> {
         "`{name}` is no name of a host: write 1 to {MAX_HOST} letters, digits, `-`, `_` and `.`"
     );
     fault(value.at, message)
+}
+
+/// An object that this host offers to others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Export {
+    /// The name, by which it is replaced.
+    pub name: String,
+    /// The hosts that it is for.
+    pub to: Hosts,
+    /// The object.
+    pub route: Route<IfName>,
+}
+
+impl Export {
+    /// Returns the kind of the object.
+    pub fn kind(&self) -> Kind {
+        Kind::Route
+    }
+
+    /// Returns the object as text, as [`exported_route`](crate::exported_route) reads it.
+    pub fn data(&self) -> String {
+        to_data(&self.route)
+    }
+}
+
+impl Element for Export {
+    const NAME: &'static str = "export";
+    const WITH_ARTICLE: &'static str = "an export";
+    const NEEDS: Option<&'static str> = Some(WORLD);
+    const KEYS: &'static [&'static str] = &["name", "to", "route"];
+
+    fn read(fields: &Fields<'_>) -> Result<Export> {
+        let example = "route = { dst = \"10.20.1.0/24\", via = \"10.0.0.11\" }";
+        Ok(Export {
+            name: fields.required("name", "name = \"pods\"", parse::element_name)?,
+            to: fields.read("to", hosts)?.unwrap_or(Hosts::Any),
+            route: fields.required("route", example, read_route)?,
+        })
+    }
+}
+
+impl Keyed for Export {
+    const REMEDY: &'static str = "another name";
+    type Key = (Hosts, Kind, String);
+
+    fn key(&self) -> Self::Key {
+        (self.to.clone(), self.kind(), self.name.clone())
+    }
+
+    fn describe(&self) -> String {
+        format!("export `{}` to {}", self.name, self.to)
+    }
+}
+
+/// The kinds that can be collected.
+const COLLECTED: [(&str, Kind); 1] = [("route", Kind::Route)];
+
+/// The highest limit.
+const MAX_LIMIT: u32 = 1_000_000;
+
+impl Element for Collect {
+    const NAME: &'static str = COLLECT;
+    const WITH_ARTICLE: &'static str = "a collection";
+    const NEEDS: Option<&'static str> = Some(WORLD);
+    const KEYS: &'static [&'static str] =
+        &["kind", "from", "within", "limit", "metric", "table", "dev"];
+
+    fn read(fields: &Fields<'_>) -> Result<Collect> {
+        let kind = |value: &Value<'_>| parse::one_of(value, "kind to collect", &COLLECTED);
+        let kind = fields.required("kind", "kind = \"route\"", kind)?;
+        let within = fields.required("within", "within = [ \"10.20.0.0/16\" ]", within)?;
+        let mut collect = Collect::routes(within);
+        collect.kind = kind;
+        collect.from = fields.read("from", hosts)?.unwrap_or(Hosts::Any);
+        collect.limit =
+            fields.read("limit", parse::number(1..=MAX_LIMIT))?.unwrap_or(Collect::LIMIT);
+        collect.metric = fields.read("metric", parse::number(0..=u32::MAX))?;
+        collect.table = fields.read("table", parse::table(fields.tables))?;
+        collect.dev = fields.read("dev", parse::name)?;
+        Ok(collect)
+    }
+}
+
+/// Two that differ only in what they make of a route would make it twice.
+impl Keyed for Collect {
+    const REMEDY: &'static str = "another table";
+    type Key = (Kind, Hosts, Vec<Prefix>, Option<u32>);
+
+    fn key(&self) -> Self::Key {
+        (self.kind, self.from.clone(), self.within.clone(), self.table)
+    }
+
+    fn describe(&self) -> String {
+        format!("collection of each {} from {}", self.kind, self.from)
+    }
+}
+
+fn within(value: &Value<'_>) -> Result<Vec<Prefix>> {
+    match &value.node {
+        Node::List(items) if items.is_empty() => fault(
+            value.at,
+            "nothing is within an empty list: write prefixes, such as \"10.20.0.0/16\"",
+        ),
+        Node::List(items) => items.iter().map(parse::prefix).collect(),
+        _ => value.unexpected("a list of prefixes, such as [ \"10.20.0.0/16\" ]"),
+    }
+}
+
+/// The keys.
+const ROUTE_KEYS: [&str; 5] = ["dst", "family", "via", "nexthops", "metric"];
+
+/// The longest text of a route, in bytes.
+const MAX_BYTES: usize = 4096;
+
+/// Reads an exported route: of this host, or of another.
+fn read_route(value: &Value<'_>) -> Result<Route<IfName>> {
+    let Node::Table(table) = &value.node else {
+        let example = "{ dst = \"10.20.1.0/24\", via = \"10.0.0.11\" }";
+        return value.unexpected(format_args!("a route, such as {example}"));
+    };
+    let tables = TableNames::default();
+    let fields = Fields::new("an exported route", value.at, table, &[&ROUTE_KEYS], &tables)?;
+    let route = Route::read(&fields)?;
+    let leads_out = |hop: &NextHop<IfName>| hop.via.is_some() && hop.dev.is_none() && !hop.onlink;
+    let hops = route.nexthops.as_slice();
+    if matches!(route.nexthops, NextHops::Object(..)) || !hops.iter().all(leads_out) {
+        return fault(
+            value.at,
+            "an exported route leads to gateways alone: leave `dev` and `onlink` out, which the \
+             hosts that collect it have otherwise",
+        );
+    }
+    match check_route(&route) {
+        Ok(()) => Ok(route),
+        Err(why) => fault(value.at, why),
+    }
+}
+
+/// Writes a route as a resource of the world: JSON of the form of the file.
+fn to_data(route: &Route<IfName>) -> String {
+    let mut table = Table::default();
+    route.write(&mut table);
+    let mut data = String::new();
+    json_table(&table, &mut data);
+    data
+}
+
+/// Reads what another host exported, as a [`trueup_world::Acceptance`] asks for it.
+///
+/// # Errors
+///
+/// When it is no route, in words that repeat no control characters.
+pub fn exported_route(data: &[u8]) -> std::result::Result<Route<IfName>, String> {
+    if data.len() > MAX_BYTES {
+        return Err(format!("it is longer than {MAX_BYTES} bytes"));
+    }
+    str::from_utf8(data).map_err(|_| "it is not UTF-8".to_owned()).and_then(|text| {
+        let read = json::value(text).and_then(|value| read_route(&value));
+        read.map_err(|fault| trueup_net::render::clean(&fault.message).to_string())
+    })
 }

@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 use trueup_net::render::clean;
 use trueup_net::{Desired, Kind};
 
+use crate::collect::sections;
 use crate::section::{Output, Unwritable, Written};
-use crate::sections;
 use crate::settings::Settings;
 use crate::text::{json_table, json_value, toml_pair, toml_pairs};
 use crate::value::Node;
@@ -46,7 +46,7 @@ pub fn to_json(settings: &Settings, desired: &Desired) -> String {
 }
 
 fn write_sections(desired: &Desired, out: &mut dyn Output) {
-    for section in sections::all(&[]) {
+    for section in sections(&[]) {
         section.elements.write(desired, out);
     }
 }

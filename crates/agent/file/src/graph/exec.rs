@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use super::EXEC;
-use super::order::{AFTER, ON, Order};
-use crate::element::{Element, Keyed};
+use super::{AFTER, EXEC, ON, Order};
 use crate::fields::Fields;
 use crate::parse;
+use crate::section::{Element, Keyed};
 use crate::value::{Result, Value, fault};
 
 const CHECK: &str = "check";

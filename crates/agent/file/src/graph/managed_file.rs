@@ -5,11 +5,10 @@ use std::path::PathBuf;
 use nix::errno::Errno;
 use nix::unistd::{Group, User};
 
-use super::order::{AFTER, ON, Order};
-use super::{FILE, path};
-use crate::element::{Element, Keyed};
+use super::{AFTER, FILE, ON, Order, path};
 use crate::fields::Fields;
 use crate::parse;
+use crate::section::{Element, Keyed};
 use crate::value::{Result, Value, fault};
 
 const CONTENT: &str = "content";

@@ -4,10 +4,10 @@ use std::net::IpAddr;
 
 use trueup_net::{Address, AddressFlags, AddressKey, FOREVER, Family, IfName, Lifetimes};
 
-use super::object::FileObject;
-use crate::element::Keyed;
+use super::objects::FileObject;
 use crate::fields::Fields;
 use crate::parse;
+use crate::section::Keyed;
 use crate::value::{Result, Table, Value, text};
 
 impl FileObject for Address<IfName> {

@@ -6,10 +6,10 @@ use trueup_net::{IfName, Link, LinkKind};
 
 use kind::KEYS_OF_KINDS;
 
-use super::object::FileObject;
-use crate::element::Keyed;
+use super::objects::FileObject;
 use crate::fields::Fields;
 use crate::parse;
+use crate::section::Keyed;
 use crate::value::{Node, Result, Table, Value, fault, text};
 
 /// The keys that every link may have.

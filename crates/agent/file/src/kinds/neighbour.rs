@@ -2,10 +2,10 @@
 
 use trueup_net::{IfName, Neighbour, NeighbourKey};
 
-use super::object::FileObject;
-use crate::element::Keyed;
+use super::objects::FileObject;
 use crate::fields::Fields;
 use crate::parse;
+use crate::section::Keyed;
 use crate::value::{Result, Table, fault, text};
 
 impl FileObject for Neighbour<IfName> {

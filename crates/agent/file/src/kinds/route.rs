@@ -9,12 +9,11 @@ use trueup_net::{
     Family, IfName, Kind, NextHop, Prefix, Route, RouteKey, RouteType, Routes, table,
 };
 
-use super::list::{Adopted, Declared, DesiredList};
-use super::object::FileObject;
-use crate::element::Keyed;
+use super::objects::{Adopted, Declared, DesiredList, FileObject};
 use crate::fields::Fields;
 use crate::location::Location;
 use crate::parse;
+use crate::section::Keyed;
 use crate::value::{Node, Result, Table, Value, fault, text};
 
 /// The types that a file can name.

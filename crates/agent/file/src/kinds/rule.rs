@@ -4,10 +4,10 @@ use std::ops::RangeInclusive;
 
 use trueup_net::{Family, FwMark, IpNetwork, PortRange, Prefix, Rule, RuleAction, UidRange};
 
-use super::object::FileObject;
-use crate::element::Keyed;
+use super::objects::FileObject;
 use crate::fields::Fields;
 use crate::parse;
+use crate::section::Keyed;
 use crate::value::{Result, Table, Value, fault, text};
 
 const ACTIONS: [(&str, RuleAction); 3] = [

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{grants_key, host};
+use super::host;
 use crate::fields::Fields;
 use crate::parse;
 use crate::tables::TableNames;
@@ -165,7 +165,7 @@ pub(crate) fn read(at: usize, table: &Table<'_>, tables: &TableNames) -> Result<
         partition: fields.read(PARTITION, partition)?.unwrap_or_default(),
         grace: fields.read(GRACE, time)?.unwrap_or_default(),
         damping: fields.read(DAMPING, time)?.unwrap_or(Duration::from_secs(DEFAULT_DAMPING.into())),
-        grants_key: fields.read(GRANTS_KEY, grants_key::read)?,
+        grants_key: fields.read(GRANTS_KEY, read_grants_key)?,
     })
 }
 
@@ -210,7 +210,7 @@ pub(crate) fn write(world: &World) -> Table<'static> {
         table.set(DAMPING, parse::seconds_node(world.damping));
     }
     let key = world.grants_key.as_ref();
-    table.set_some(GRANTS_KEY, key.map(|key| text(&grants_key::write(key))));
+    table.set_some(GRANTS_KEY, key.map(|key| text(&write_grants_key(key))));
     table
 }
 
@@ -315,4 +315,33 @@ fn check_transport(fields: &Fields<'_>, urls: &[String], allow_clear_password: b
         ),
         _ => Ok(()),
     }
+}
+
+/// Reads the operator's public key.
+fn read_grants_key(value: &Value<'_>) -> Result<[u8; 32]> {
+    let text = parse::text(value, "a public key of 64 digits, 0 to 9 and a to f")?;
+    key(text).map_or_else(
+        || {
+            let message = "it is no public key: write the 64 digits, 0 to 9 and a to f, that \
+                           `trueup world grants key` prints";
+            fault(value.at, message)
+        },
+        Ok,
+    )
+}
+
+fn write_grants_key(key: &[u8; 32]) -> String {
+    key.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn key(text: &str) -> Option<[u8; 32]> {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    if text.len() != 64 || !text.bytes().all(is_digit) {
+        return None;
+    }
+    let mut key = [0; 32];
+    for (byte, at) in key.iter_mut().zip((0..).step_by(2)) {
+        *byte = u8::from_str_radix(text.get(at..at + 2)?, 16).ok()?;
+    }
+    Some(key)
 }

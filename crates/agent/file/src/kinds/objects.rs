@@ -1,18 +1,16 @@
-//! The section of a kind: its objects.
+//! The objects of one kind: how each looks in a file, and the lists that a desired state has of them.
 
+use std::collections::BTreeSet;
 use std::marker::PhantomData;
 
-use trueup_net::{Desired, ObjectKind, OfKind};
+use trueup_net::{Desired, Kind, ObjectKind, OfKind};
 
-use super::list::{Declared, DesiredList};
-use super::object::FileObject;
-use crate::element::duplicates;
 use crate::error::Diagnostic;
 use crate::fields::Fields;
 use crate::file::File;
-use crate::location::Cursor;
+use crate::location::{Cursor, Location};
 use crate::parse;
-use crate::section::{Elements, Output, Unwritable, Written};
+use crate::section::{Elements, Keyed, Output, Unwritable, Written, duplicates};
 use crate::tables::TableNames;
 use crate::value::{Result, Table, Value};
 
@@ -104,4 +102,76 @@ fn write<T: FileObject>(object: &T, adopt: bool, tables: &TableNames) -> Written
     };
     let object = object.describe();
     Err(Unwritable { object, why })
+}
+
+/// The objects of one kind in the order of the file.
+pub(crate) struct Declared<T> {
+    pub(crate) objects: Vec<T>,
+    /// The location of each.
+    pub(crate) locations: Vec<Location>,
+    /// The positions of those with `adopt = true`.
+    pub(crate) adopted: BTreeSet<usize>,
+}
+
+impl<T> Default for Declared<T> {
+    fn default() -> Declared<T> {
+        Declared { objects: Vec::new(), locations: Vec::new(), adopted: BTreeSet::new() }
+    }
+}
+
+/// The objects that a desired state adopts, by kind and position.
+pub(crate) type Adopted = BTreeSet<(Kind, usize)>;
+
+/// The list of one kind in a desired state.
+pub(crate) trait DesiredList: Sized {
+    /// The objects.
+    type Object: FileObject;
+
+    /// Makes the list. What to adopt is added to `adopted`, unless the list says so itself. Returns
+    /// the locations in the order of the list as well.
+    fn from_file(
+        kind: Kind,
+        declared: Declared<Self::Object>,
+        adopted: &mut Adopted,
+    ) -> (Self, Vec<Location>);
+
+    /// Iterates over the objects, each with whether it is to be adopted.
+    fn objects(&self, kind: Kind, adopted: &Adopted) -> impl Iterator<Item = (Self::Object, bool)>;
+}
+
+impl<T: FileObject> DesiredList for Vec<T> {
+    type Object = T;
+
+    fn from_file(
+        kind: Kind,
+        declared: Declared<T>,
+        adopted: &mut Adopted,
+    ) -> (Vec<T>, Vec<Location>) {
+        let positions = declared.adopted.into_iter();
+        adopted.extend(positions.map(|position| (kind, position)));
+        (declared.objects, declared.locations)
+    }
+
+    fn objects(&self, kind: Kind, adopted: &Adopted) -> impl Iterator<Item = (T, bool)> {
+        let is_adopted = move |position| adopted.contains(&(kind, position));
+        let objects = self.iter().enumerate();
+        objects.map(move |(position, object)| (object.clone(), is_adopted(position)))
+    }
+}
+
+/// One kind of object in the form of the file, in both directions.
+pub(crate) trait FileObject: Keyed + Clone + PartialEq + 'static {
+    /// The word for one object, with its article.
+    const WITH_ARTICLE: &'static str;
+    /// The keys, except `adopt`, which every object may have.
+    const KEYS: &'static [&'static str];
+
+    /// Reads an object.
+    fn read(fields: &Fields<'_>) -> Result<Self>;
+
+    /// Writes an object, as far as there are keys for it.
+    fn write(&self, table: &mut Table<'static>);
+
+    /// Returns the object without what only the kernel reports: marker, index, status.
+    fn authored(&self) -> Self;
 }
