@@ -298,8 +298,7 @@ impl LedgerView {
                 continue;
             }
             let needed = current.is_some_and(|object| {
-                let proven = !policy.is_by_ledger(key.kind())
-                    && object.protocol() == policy.marker;
+                let proven = !policy.is_by_ledger(key.kind()) && object.protocol() == policy.marker;
                 !proven || record.former.is_some()
             });
             if needed {
