@@ -11,7 +11,7 @@ use public_api::{Builder, PublicApi};
 
 use crate::etcd;
 use crate::packages::{Package, public};
-use crate::tools::{Result, at, cargo, is_write, joined, output, read, root};
+use crate::tools::{Result, at, cargo, joined, output, read, root};
 
 /// The crates that may have a part in the public API, apart from trueup's own.
 const ALLOWED: [&str; 7] = [
@@ -26,8 +26,7 @@ const ALLOWED: [&str; 7] = [
 ];
 
 /// Compares, or with `--write` writes the files.
-pub(crate) fn run(options: &[&str]) -> Result<()> {
-    let write = is_write(options)?;
+pub(crate) fn run(write: bool) -> Result<()> {
     if let Some(other) = other_toolchain()? {
         println!(
             "public API: not compared, as this is {other}, and not that of rust-toolchain.toml"

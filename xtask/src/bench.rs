@@ -3,12 +3,10 @@
 //! are passed on. Some works are commands of their own, which measure more than one figure.
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use serde_json::Value;
-
-use crate::tools::{Result, cargo, line, need_ip, root, show_and_run};
+use crate::programs::{Program, executables, find};
+use crate::tools::{Result, at, cargo, need_ip, root, show_and_run};
 
 /// The benchmarks, and the command that they measure.
 const BENCHES: [&str; 4] = ["--package", "trueup-benches", "--package", "trueup-cli"];
@@ -16,28 +14,29 @@ const PROGRAMS: [&str; 8] =
     ["--bin", "bench", "--bin", "works", "--bin", "container", "--bin", "trueup"];
 /// Works that are commands of their own, and the option that tells each where a program is.
 const COMMANDS: [(&str, &str, &str); 2] =
-    [("daemon", "--trueup", "trueup"), ("containers", "--agent", "container")];
+    [("daemon", "--trueup", "cli/trueup"), ("containers", "--agent", "benches/container")];
 /// A workspace of its own: nothing else needs what is in it.
 const PEERS: [&str; 2] = ["--manifest-path", "benches/peers/Cargo.toml"];
 
 /// Runs it.
-pub(crate) fn run(options: &[&str]) -> Result<()> {
+pub(crate) fn run(options: &[String]) -> Result<()> {
     need_ip()?;
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let built = build(&[&BENCHES[..], &PROGRAMS].concat())?;
-    let mut bench = Command::new(of_name(&built, "bench")?);
-    if let Some(((command, option, program), options)) = command_of_its_own(options)? {
-        bench.args([command, option]).arg(of_name(&built, program)?).args(options);
+    let mut bench = Command::new(find(&built, "benches/bench")?);
+    if let Some(((command, option, program), options)) = command_of_its_own(&options)? {
+        bench.args([command, option]).arg(find(&built, program)?).args(options);
         return show_and_run(&mut bench);
     }
     bench.arg("compare");
     if !options.contains(&"--alone") {
         for peer in build(&PEERS)? {
-            bench.arg("--command").arg(peer);
+            bench.arg("--command").arg(peer.path);
         }
     }
     // The figures of earlier runs, which `--write` writes as well.
     let target = root().join("target");
-    fs::create_dir_all(&target).map_err(|error| format!("{}: {error}", target.display()))?;
+    at(&target, fs::create_dir_all(&target))?;
     bench.arg("--record").arg(target.join("bench.json"));
     show_and_run(bench.arg("--docs").arg(root().join("docs")).args(options))
 }
@@ -60,28 +59,9 @@ fn command_of_its_own<'a>(options: &[&'a str]) -> Result<Option<OfItsOwn<'a>>> {
     Ok(None)
 }
 
-/// A program among those that were built.
-fn of_name<'a>(built: &'a [PathBuf], name: &str) -> Result<&'a PathBuf> {
-    let found = built.iter().find(|path| path.ends_with(name));
-    found.ok_or_else(|| format!("{name} was not built"))
-}
-
-/// Builds for release, and gives the programs.
-fn build(what: &[&str]) -> Result<Vec<PathBuf>> {
-    let mut cargo = cargo(&["build", "--release", "--message-format", "json"]);
-    cargo.args(what).stderr(Stdio::inherit());
-    println!("$ {}", line(&cargo));
-    let output = cargo.output().map_err(|error| format!("{}: {error}", line(&cargo)))?;
-    if !output.status.success() {
-        return Err(format!("{}: {}", line(&cargo), output.status));
-    }
-    Ok(executables(&String::from_utf8_lossy(&output.stdout)))
-}
-
-/// The programs among what cargo says that it made, a JSON object a line.
-fn executables(stdout: &str) -> Vec<PathBuf> {
-    let messages = stdout.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    messages.filter_map(|message| Some(PathBuf::from(message["executable"].as_str()?))).collect()
+/// Builds for release, and returns the programs.
+fn build(what: &[&str]) -> Result<Vec<Program>> {
+    executables(cargo(&["build", "--release"]).args(what))
 }
 
 #[cfg(test)]
@@ -100,13 +80,5 @@ mod tests {
             Ok(Some(("daemon", vec!["--quick", "--seconds", "1"])))
         );
         assert!(found(&["--work", "containers", "--work", "route-noop"]).is_err());
-    }
-
-    #[test]
-    fn programs_are_picked_out_of_what_cargo_says() {
-        let stdout = r#"{"reason":"compiler-artifact","target":{"name":"a"},"executable":null}
-{"reason":"compiler-artifact","target":{"name":"works"},"executable":"/t/release/works"}
-{"reason":"build-finished","success":true}"#;
-        assert_eq!(executables(stdout), [PathBuf::from("/t/release/works")]);
     }
 }

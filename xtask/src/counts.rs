@@ -14,8 +14,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::tools::{
-    Result, Tool, cargo, find, is_write, joined, line, need, output, read, root, run_within,
-    show_and_run,
+    Result, Tool, cargo, find, joined, line, need, output, read, root, run_within, show_and_run,
 };
 
 const FILE: &str = "benches/counts.toml";
@@ -39,8 +38,7 @@ const PROFILE: [&str; 7] = [
 ];
 
 /// Runs it.
-pub(crate) fn run(options: &[&str]) -> Result<()> {
-    let write = is_write(options)?;
+pub(crate) fn run(write: bool) -> Result<()> {
     if let Err(missing) = need(&[VALGRIND]) {
         // Who works on something else need not have it.
         if write || env::var_os("CI").is_some_and(|ci| ci == "true") {

@@ -11,16 +11,27 @@ use crate::tools::{
 };
 
 const VERSION: &str = "0.13.2";
-/// How long a target runs unless said otherwise.
-const SECONDS: u64 = 60;
+#[derive(Default, clap::Args)]
+pub(crate) struct Options {
+    /// For how many seconds each target runs; 60 by default
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) seconds: Option<u64>,
+    /// For how many seconds all targets run, which they share
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "seconds")]
+    pub(crate) total: Option<u64>,
+    /// Record the corpus anew instead, from what the running kernel says
+    #[arg(long)]
+    pub(crate) seeds: bool,
+    /// The targets to run; all by default
+    pub(crate) targets: Vec<String>,
+}
 
 /// Runs it. Returns what came of it, in one line.
-pub(crate) fn run(args: &[&str]) -> Result<String> {
-    if args == ["--seeds"] {
+pub(crate) fn run(options: &Options) -> Result<String> {
+    if options.seeds {
         return seeds().map(|()| "seeds recorded".to_owned());
     }
-    let all = targets()?;
-    let Options { seconds, targets } = Options::read(args, &all)?;
+    let (seconds, targets) = options.chosen(targets()?)?;
     nightly::need()?;
     install("cargo-fuzz", VERSION)?;
     for target in &targets {
@@ -56,42 +67,15 @@ pub(crate) fn targets() -> Result<Vec<String>> {
     Ok(names.map(|name| name.to_string_lossy().into_owned()).collect())
 }
 
-/// What is asked for.
-#[derive(Debug, PartialEq, Eq)]
-struct Options {
-    seconds: u64,
-    targets: Vec<String>,
-}
-
 impl Options {
-    fn read(args: &[&str], all: &[String]) -> Result<Options> {
-        let mut options = Options { seconds: SECONDS, targets: Vec::new() };
-        let number = |word: Option<&&str>| {
-            let number = word.and_then(|word| word.parse().ok());
-            let number = number.filter(|number: &u64| *number > 0);
-            number.ok_or("--seconds and --total take a number from 1")
-        };
-        let (mut total, mut args) = (None, args.iter());
-        while let Some(arg) = args.next() {
-            match *arg {
-                "--seconds" => options.seconds = number(args.next())?,
-                "--total" => total = Some(number(args.next())?),
-                name if all.iter().any(|known| known == name) => {
-                    options.targets.push(name.to_owned());
-                }
-                other => {
-                    let known = all.join(", ");
-                    return Err(format!("no fuzz target {other:?}: there are {known}"));
-                }
-            }
+    /// Returns how long each target runs, and which.
+    fn chosen(&self, all: Vec<String>) -> Result<(u64, Vec<String>)> {
+        if let Some(other) = self.targets.iter().find(|name| !all.contains(name)) {
+            return Err(format!("no fuzz target {other:?}: there are {}", all.join(", ")));
         }
-        if options.targets.is_empty() {
-            options.targets = all.to_vec();
-        }
-        if let Some(total) = total {
-            options.seconds = (total / options.targets.len() as u64).max(1);
-        }
-        Ok(options)
+        let targets = if self.targets.is_empty() { all } else { self.targets.clone() };
+        let shared = self.total.map(|total| (total / targets.len() as u64).max(1));
+        Ok((shared.or(self.seconds).unwrap_or(60), targets))
     }
 }
 
@@ -161,23 +145,17 @@ fn finding_of(log: &str) -> String {
 mod tests {
     use super::*;
 
-    fn all() -> Vec<String> {
-        vec!["file".to_owned(), "route".to_owned()]
-    }
-
     #[test]
     fn every_target_runs_unless_some_are_named() {
-        let read = |args: &[&str]| Options::read(args, &all());
-        let options = |seconds, targets: &[&str]| Options {
-            seconds,
-            targets: targets.iter().map(|name| (*name).to_owned()).collect(),
+        let strings = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+        let chosen = |seconds, total, targets: &[&str]| {
+            let options = Options { seconds, total, seeds: false, targets: strings(targets) };
+            options.chosen(strings(&["file", "route"]))
         };
-        assert_eq!(read(&[]), Ok(options(SECONDS, &["file", "route"])));
-        assert_eq!(read(&["--seconds", "5", "route"]), Ok(options(5, &["route"])));
-        assert_eq!(read(&["--total", "60"]), Ok(options(30, &["file", "route"])));
-        for wrong in [&["rout"][..], &["--seconds"], &["--seconds", "0"], &["--seconds", "x"]] {
-            assert!(read(wrong).is_err(), "{wrong:?}");
-        }
+        assert_eq!(chosen(None, None, &[]), Ok((60, strings(&["file", "route"]))));
+        assert_eq!(chosen(Some(5), None, &["route"]), Ok((5, strings(&["route"]))));
+        assert_eq!(chosen(None, Some(60), &[]), Ok((30, strings(&["file", "route"]))));
+        assert!(chosen(None, None, &["rout"]).is_err());
     }
 
     #[test]

@@ -18,9 +18,8 @@ const KINDS: [&str; 6] = ["Link", "Address", "Neighbour", "Route", "Rule", "Next
 const ENUMS: [&str; 3] = ["Kind", "Object", "ObjectKey"];
 
 /// Lists the places.
-pub(crate) fn run(sources: Option<&str>) -> Result<()> {
-    let root = sources.map_or_else(root, PathBuf::from);
-    let places = places(&root)?;
+pub(crate) fn run(sources: Option<PathBuf>) -> Result<()> {
+    let places = places(&sources.unwrap_or_else(root))?;
     for (file, line, kinds) in &places {
         println!("{}:{line}: {kinds} kinds", file.display());
     }

@@ -24,99 +24,133 @@ mod test;
 mod tools;
 mod vm;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::tools::Result;
+use clap::Parser;
+use clap::builder::PossibleValuesParser;
 
-const USAGE: &str = "\
-usage: cargo xtask COMMAND
-
-  test   format check, all tests (unit, property, doc and kernel), clippy, documentation, and whether the scenarios show
-         all that is known; [--kernel 6.1|6.12]: the kernel tests on that kernel as well, beside the others
-  prove  what takes longer, hours in all: [STEP]... [--without STEP]...; writes the table of docs/safety.md. Steps:
-         kill-points generators long-runs attacks operator service simulation model guests etcd daemons
-         plants mutants kernels fuzz crates
-  bench  what passes take, against the floor and against other programs, in turn: [--quick] [--work NAME]... [--write]
-         and others (--help); --work daemon and --work containers have options of their own (--help)
-  api    the public API of each crate, compared with crates/*/*/api.txt [--write]
-  deny   licences, sources, duplicates and advisories of the dependencies; installs cargo-deny
-  package  each public crate alone with each feature, on the oldest Rust, its documentation and its package,
-         and a crate outside the workspace that is built on the packages
-  demo   trueup on docs/examples/edge.toml, in a throwaway network namespace; [--world [--short]]: five hosts and three
-         members of etcd, with longer or shorter outages; [--guests]: guests of QEMU, with examples/guests
-  counts instructions of diff and codec, counted by valgrind and compared with benches/counts.toml [--write]
-  kinds  the places that match over four and more kinds of objects by hand: [ROOT]
-  vm     the kernel tests on other kernels, in virtual machines: [--kernel 6.1|6.12|local]... (6.1 and 6.12 unless
-         given) [--accel kvm|tcg] [--only PROGRAM[:TEST], such as rtnl/kernel:kinds] [--write] (also the tables of
-         docs/kernels.md, and for that on the local kernel)
-  service  the unit of docs/examples under a real systemd, in a virtual machine, with files and commands
-         [--accel kvm|tcg]
-  scenarios  what each shows, and on which kernels it passed [--write] (also the table of docs/kernels.md)
-         [--last] (as the last run of all of them ended)
-  plant  breaks each invariant on purpose, in a scratch copy, and looks whether the scenarios name it and the
-         simulation finds it; plants the faults of single crates, which a test program has to notice:
-         [NUMBER|CRATE]...
-  mutants  a sample of small changes to the code, another one each day, each of which a test has to notice:
-         [--seed N] [net|reconcile|loop|queue|graph|control|apply|codecs|ledger]...; installs cargo-mutants
-  fuzz   the targets of fuzz/ under libFuzzer, on a nightly toolchain: [--seconds N] (60 unless given; --total N is
-         shared by the targets) [TARGET]...; or --seeds: records the corpus anew from what the running kernel says
-  sanitize  what has no kernel in it under AddressSanitizer, on a nightly toolchain
-  miri   the same under Miri, where the nightly toolchain has it
-  help   this text
-
-None needs root; all need `ip` (iproute2).";
-
-/// A command with its options.
-type Run = fn(&[&str]) -> Result<()>;
-
-const COMMANDS: [(&str, Run); 18] = [
-    ("test", test::run),
-    ("prove", prove::run),
-    ("bench", bench::run),
-    ("api", api::run),
-    ("deny", |options| none(options).and_then(|()| deny::run())),
-    ("package", |options| none(options).and_then(|()| package::run())),
-    ("demo", demo::run),
-    ("counts", counts::run),
-    ("kinds", |options| match options {
-        [] => kinds::run(None),
-        [root] => kinds::run(Some(root)),
-        _ => Err("kinds takes one folder, or nothing".to_owned()),
-    }),
-    ("vm", |options| vm::run(options).map(drop)),
-    ("service", |options| vm::service::run(options).map(drop)),
-    ("scenarios", scenarios::run),
-    ("plant", |options| plant::run(options).map(drop)),
-    ("mutants", |options| mutants::run(options).map(drop)),
-    ("fuzz", |options| fuzz::run(options).map(drop)),
-    ("sanitize", |options| none(options).and_then(|()| sanitize::address())),
-    ("miri", |options| none(options).and_then(|()| sanitize::miri())),
-    ("help", |_| {
-        println!("{USAGE}");
-        Ok(())
-    }),
-];
-
-fn none(options: &[&str]) -> Result<()> {
-    match options {
-        [] => Ok(()),
-        _ => Err("this command takes no options".to_owned()),
-    }
+/// The workspace's own commands. None needs root; all need `ip` (iproute2).
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask")]
+enum Command {
+    /// Checks the format, runs all tests (unit, property, doc and kernel), clippy and the
+    /// documentation, and checks whether the scenarios show all that is known
+    Test {
+        /// Run the kernel tests on that kernel as well, beside the others
+        #[arg(long, value_parser = PossibleValuesParser::new(vm::KERNELS))]
+        kernel: Option<String>,
+    },
+    /// Runs what takes longer, hours in all, and writes the table of docs/safety.md
+    Prove {
+        /// The steps to run; all by default
+        #[arg(value_parser = PossibleValuesParser::new(prove::names()))]
+        steps: Vec<String>,
+        /// Leave out a step
+        #[arg(long, value_name = "STEP", value_parser = PossibleValuesParser::new(prove::names()))]
+        without: Vec<String>,
+    },
+    /// Measures passes against the floor and against other programs, in turn (`bench --help` lists
+    /// the options; `--work daemon` and `--work containers` have options of their own)
+    #[command(disable_help_flag = true)]
+    Bench {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<String>,
+    },
+    /// Compares the public API of each crate with crates/*/*/api.txt
+    Api {
+        /// Write the files instead
+        #[arg(long)]
+        write: bool,
+    },
+    /// Checks licences, sources, duplicates and advisories of the dependencies; installs cargo-deny
+    Deny,
+    /// Builds each public crate alone with each feature, on the oldest Rust, its documentation and
+    /// its package, and a crate outside the workspace on these packages
+    Package,
+    /// Shows trueup on docs/examples/edge.toml, in a throwaway network namespace
+    Demo {
+        /// Five hosts and three members of etcd instead
+        #[arg(long, conflicts_with = "guests")]
+        world: bool,
+        /// With shorter outages
+        #[arg(long, requires = "world")]
+        short: bool,
+        /// Guests of QEMU instead, with examples/guests
+        #[arg(long)]
+        guests: bool,
+    },
+    /// Counts the instructions of diff and codec with valgrind and compares them with
+    /// benches/counts.toml
+    Counts {
+        /// Write the file instead
+        #[arg(long)]
+        write: bool,
+    },
+    /// Lists the places that match over four and more kinds of objects by hand
+    Kinds { root: Option<PathBuf> },
+    /// Runs the kernel tests on other kernels, in virtual machines
+    Vm(vm::Options),
+    /// Runs the unit of docs/examples under a real systemd, in a virtual machine, with files and
+    /// commands
+    Service {
+        #[arg(long)]
+        accel: Option<vm::Accel>,
+    },
+    /// Runs the scenarios and lists what each shows, and on which kernels it passed
+    Scenarios {
+        /// Write the table of docs/kernels.md as well
+        #[arg(long)]
+        write: bool,
+        /// Take the results of the last run
+        #[arg(long)]
+        last: bool,
+    },
+    /// Breaks each invariant on purpose, in a scratch copy, and checks that the scenarios name it
+    /// and the simulation finds it; plants the faults of single crates, which a test must notice
+    Plant {
+        /// The invariants' numbers, and names of crates; all by default
+        only: Vec<String>,
+    },
+    /// Makes a sample of small changes to the code, another one each day, each of which a test must
+    /// notice; installs cargo-mutants
+    Mutants {
+        /// The number of the sample; today's by default
+        #[arg(long)]
+        seed: Option<usize>,
+        #[arg(value_parser = PossibleValuesParser::new(mutants::GROUPS.map(|it| it.name)))]
+        groups: Vec<String>,
+    },
+    /// Runs the targets of fuzz/ under libFuzzer, on a nightly toolchain
+    Fuzz(fuzz::Options),
+    /// Runs the tests without a kernel under AddressSanitizer, on a nightly toolchain
+    Sanitize,
+    /// Runs the same tests under Miri, if the nightly toolchain has it
+    Miri,
 }
 
 fn main() -> ExitCode {
-    let args: Vec<_> = std::env::args().skip(1).collect();
-    let args: Vec<_> = args.iter().map(String::as_str).collect();
-    let (name, options) = match args[..] {
-        ["--help" | "-h"] => ("help", &[][..]),
-        [name, ref options @ ..] => (name, options),
-        [] => ("", &[][..]),
+    let ended = match Command::parse() {
+        Command::Test { kernel } => test::run(kernel),
+        Command::Prove { steps, without } => prove::run(&steps, &without),
+        Command::Bench { options } => bench::run(&options),
+        Command::Api { write } => api::run(write),
+        Command::Deny => deny::run(),
+        Command::Package => package::run(),
+        Command::Demo { world, short, guests } => demo::run(world, short, guests),
+        Command::Counts { write } => counts::run(write),
+        Command::Kinds { root } => kinds::run(root),
+        Command::Vm(options) => vm::run(&options).map(drop),
+        Command::Service { accel } => vm::service::run(accel).map(drop),
+        Command::Scenarios { write, last: false } => scenarios::run(write),
+        Command::Scenarios { write, last: true } => scenarios::list(true, write),
+        Command::Plant { only } => plant::run(&only).map(drop),
+        Command::Mutants { seed, groups } => mutants::run(seed, &groups).map(drop),
+        Command::Fuzz(options) => fuzz::run(&options).map(drop),
+        Command::Sanitize => sanitize::address(),
+        Command::Miri => sanitize::miri(),
     };
-    let Some((_, run)) = COMMANDS.iter().find(|(known, _)| *known == name) else {
-        eprintln!("{USAGE}");
-        return ExitCode::from(64); // EX_USAGE
-    };
-    match run(options) {
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("xtask: {error}");

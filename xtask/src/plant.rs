@@ -8,16 +8,16 @@
 //! program that has to notice it, and is named after the crate: `queue-*.patch`.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use crate::programs::{self, Program};
-use crate::tools::{Result, at, entries, files, joined, need_ip, read, root, run_within, write};
+use crate::tools::{
+    Result, at, entries, files, joined, need_ip, output, read, root, run_within, write,
+};
 
 const PLANTS: &str = "crates/test/e2e/plants";
 /// So begins a patch whose fault only scenarios can show, and then comes why.
@@ -67,9 +67,9 @@ impl Plant {
 }
 
 /// Runs it; with numbers and names of crates, for those alone. Returns the results in one line.
-pub(crate) fn run(only: &[&str]) -> Result<String> {
+pub(crate) fn run(only: &[String]) -> Result<String> {
     let mut all = plants()?;
-    all.retain(|plant| only.is_empty() || only.contains(&&*plant.breaks));
+    all.retain(|plant| only.is_empty() || only.contains(&plant.breaks));
     let (of_programs, of_invariants): (Vec<_>, Vec<_>) =
         all.into_iter().partition(|plant| plant.program().is_some());
     let tree = root().join("target/plant/tree");
@@ -188,14 +188,10 @@ fn plants() -> Result<Vec<Plant>> {
 /// Brings a copy of the tree up to date, as far as git would take its files. What is equal stays
 /// untouched, so that little is built again; what is no longer there goes.
 pub(crate) fn copy_tree(tree: &Path) -> Result<()> {
-    let list = Command::new("git")
-        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
-        .current_dir(root())
-        .output()
-        .map_err(|error| format!("git: {error}"))?;
+    let mut list = Command::new("git");
+    list.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
     let mut kept = BTreeSet::new();
-    for file in list.stdout.split(|byte| *byte == 0) {
-        let file = Path::new(OsStr::from_bytes(file));
+    for file in output(list.current_dir(root()))?.split('\0') {
         let (from, to) = (root().join(file), tree.join(file));
         // Deleted, and not committed yet.
         if !from.is_file() {
@@ -215,19 +211,11 @@ pub(crate) fn copy_tree(tree: &Path) -> Result<()> {
 fn git_apply(tree: &Path, patch: &Path, more: &[&str]) -> Result<()> {
     // The copy lies in the repository's own folder, and is none: git is reported where it ends.
     let ceiling = tree.parent().unwrap_or(tree);
-    let output = Command::new("git")
-        .arg("apply")
-        .args(more)
-        .arg(patch)
-        .current_dir(tree)
-        .env("GIT_CEILING_DIRECTORIES", ceiling)
-        .output()
-        .map_err(|error| format!("git: {error}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{} does not apply any more: {said}", patch.display()))
+    let mut git = Command::new("git");
+    git.arg("apply").args(more).arg(patch).current_dir(tree);
+    output(git.env("GIT_CEILING_DIRECTORIES", ceiling))
+        .map(drop)
+        .map_err(|error| format!("{} does not apply any more: {error}", patch.display()))
 }
 
 /// What notices a fault.

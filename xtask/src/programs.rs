@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::etcd;
-use crate::tools::{Result, cargo, joined, line, root, run_within};
+use crate::tools::{Result, cargo, joined, line, output, root, run_within};
 
 /// What `cargo test` builds of all members that can be built here. One set of features for all
 /// commands: a package that is selected alone has other ones, and all that it depends on is built
@@ -122,15 +122,14 @@ pub(crate) fn build_in(
     }
     // Not the examples: clippy checks them, and those that tests start are programs of e2e.
     build.args(if targets.is_empty() { &["--tests"] } else { targets });
-    build.arg("--message-format=json-render-diagnostics");
-    let line = line(&build);
-    println!("$ {line}");
-    let built =
-        build.stderr(Stdio::inherit()).output().map_err(|error| format!("{line}: {error}"))?;
-    if !built.status.success() {
-        return Err(format!("{line}: {}", built.status));
-    }
-    let messages = String::from_utf8_lossy(&built.stdout);
+    executables(&mut build)
+}
+
+/// Runs a cargo that builds, and returns the programs that it made.
+pub(crate) fn executables(build: &mut Command) -> Result<Vec<Program>> {
+    build.arg("--message-format=json-render-diagnostics").stderr(Stdio::inherit());
+    println!("$ {}", line(build));
+    let messages = output(build)?;
     Ok(messages.lines().filter_map(Program::read).collect())
 }
 
@@ -296,7 +295,9 @@ mod tests {
         assert_eq!((&*test.name, test.is_test), ("rtnl/kernel", true));
         assert_eq!(read("lib", "trueup_rtnl", true).name, "rtnl");
         assert!(!read("bin", "demo", false).is_test);
-        assert!(Program::read(r#"{ "reason": "build-finished", "success": true }"#).is_none());
+        for other in [r#"{ "reason": "build-finished" }"#, r#"{ "executable": null }"#] {
+            assert!(Program::read(other).is_none());
+        }
     }
 
     #[test]

@@ -81,7 +81,7 @@ pub(crate) const STEPS: [Step; 16] = [
     step(
         "service",
         "the unit of docs/examples under a real systemd, with files and commands",
-        |_| vm::service::run(&[]),
+        |_| vm::service::run(None),
     ),
     step(
         "simulation",
@@ -133,18 +133,18 @@ pub(crate) const STEPS: [Step; 16] = [
     ),
     step("plants", "faults planted on purpose, in a scratch copy", |_| plant::run(&[])),
     step("mutants", "a sample of small changes to the code, another one each day", |_| {
-        mutants::run(&[])
+        mutants::run(None, &[])
     }),
-    step("kernels", "the kernel tests on Linux 6.1 and 6.12", |_| vm::run(&[])),
+    step("kernels", "the kernel tests on Linux 6.1 and 6.12", |_| vm::run(&vm::Options::default())),
     step("fuzz", "an hour of fuzzing, spread over the targets", |_| {
-        fuzz::run(&["--total", "3600"])
+        fuzz::run(&fuzz::Options { total: Some(3_600), ..fuzz::Options::default() })
     }),
     step(
         "crates",
         "licences; instructions counted; each public crate alone, packaged, and used from outside",
         |_| {
             deny::run()?;
-            counts::run(&[])?;
+            counts::run(false)?;
             package::run()?;
             Ok("as published".to_owned())
         },
@@ -162,9 +162,13 @@ const fn random(cases: &str) -> [(&str, &str); 2] {
     [("TRUEUP_CASES", cases), ("TRUEUP_SEED", "random")]
 }
 
-/// Runs all steps, or those named; `--without STEP` leaves one out.
-pub(crate) fn run(options: &[&str]) -> Result<()> {
-    let chosen = chosen(options)?;
+/// The names of the steps.
+pub(crate) fn names() -> [&'static str; STEPS.len()] {
+    STEPS.map(|step| step.name)
+}
+
+/// Runs all steps, or those named, but for those left out.
+pub(crate) fn run(named: &[String], without: &[String]) -> Result<()> {
     need_ip()?;
     let built = Built::default();
     let (steps, rows) = (Steps::default(), Mutex::new(Vec::new()));
@@ -186,7 +190,7 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
     };
     thread::scope(|scope| {
         let (beside, others): (Vec<&Step>, Vec<&Step>) =
-            chosen.into_iter().partition(|step| step.name == BESIDE);
+            chosen(named, without).partition(|step| step.name == BESIDE);
         for step in beside {
             scope.spawn(|| run_one(step));
         }
@@ -195,30 +199,15 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
     steps.end()
 }
 
-/// The steps that the options ask for.
-fn chosen(options: &[&str]) -> Result<Vec<&'static Step>> {
-    let find = |name: &str| {
-        let known = || STEPS.map(|step| step.name).join(", ");
-        let found = STEPS.iter().find(|step| step.name == name);
-        found.ok_or_else(|| format!("no step {name:?}: there are {}", known()))
-    };
-    let (mut named, mut without) = (Vec::new(), Vec::new());
-    let mut options = options.iter();
-    while let Some(option) = options.next() {
-        match *option {
-            "--without" => {
-                let name = options.next().ok_or("--without takes a step")?;
-                without.push(find(name)?.name);
-            }
-            name => named.push(find(name)?.name),
-        }
-    }
-    Ok(STEPS
+/// The steps that are asked for, in their order.
+fn chosen<'a>(
+    named: &'a [String],
+    without: &'a [String],
+) -> impl Iterator<Item = &'static Step> + 'a {
+    let is_in = |all: &[String], step: &Step| all.iter().any(|name| name == step.name);
+    STEPS
         .iter()
-        .filter(|step| {
-            (named.is_empty() || named.contains(&step.name)) && !without.contains(&step.name)
-        })
-        .collect())
+        .filter(move |step| (named.is_empty() || is_in(named, step)) && !is_in(without, step))
 }
 
 /// The test programs, built once, by the first step that needs them.
@@ -264,16 +253,13 @@ mod tests {
 
     #[test]
     fn steps_are_chosen_by_name_or_left_out() {
-        let names = |options: &[&str]| {
-            let steps = chosen(options)?;
-            Ok::<_, String>(steps.iter().map(|step| step.name).collect::<Vec<_>>())
+        let names = |named: &[&str], without: &[&str]| {
+            let [named, without] = [named, without]
+                .map(|all| all.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>());
+            chosen(&named, &without).map(|step| step.name).collect::<Vec<_>>()
         };
-        assert_eq!(names(&[]).unwrap().len(), STEPS.len());
-        assert_eq!(names(&["fuzz", "plants"]).unwrap(), ["plants", "fuzz"]);
-        let without = names(&["--without", "kernels"]).unwrap();
-        assert_eq!(without.len(), STEPS.len() - 1);
-        for wrong in [&["fuz"][..], &["--without"], &["--without", "x"]] {
-            assert!(names(wrong).is_err(), "{wrong:?}");
-        }
+        assert_eq!(names(&[], &[]).len(), STEPS.len());
+        assert_eq!(names(&["fuzz", "plants"], &[]), ["plants", "fuzz"]);
+        assert_eq!(names(&[], &["kernels"]).len(), STEPS.len() - 1);
     }
 }

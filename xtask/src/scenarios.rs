@@ -11,9 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::programs::workspace;
-use crate::tools::{
-    Result, between_marks, cargo, files, is_write, joined, need_ip, read, root, succeeds,
-};
+use crate::tools::{Result, between_marks, cargo, files, joined, need_ip, read, root, succeeds};
 
 /// What a run of all scenarios leaves in the target directory: a line of JSON for each.
 const RESULTS: &str = "tmp/scenarios.jsonl";
@@ -41,8 +39,7 @@ struct Shown {
 }
 
 /// Runs it.
-pub(crate) fn run(options: &[&str]) -> Result<()> {
-    let write = is_write(options)?;
+pub(crate) fn run(write: bool) -> Result<()> {
     need_ip()?;
     let mut scenarios = cargo(&["test", "--quiet", "--test", "scenarios"]);
     let passed = succeeds(scenarios.args(workspace()?));
@@ -50,11 +47,7 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
 }
 
 /// Lists what the last run shows.
-pub(crate) fn last() -> Result<()> {
-    list(true, false)
-}
-
-fn list(passed: bool, write: bool) -> Result<()> {
+pub(crate) fn list(passed: bool, write: bool) -> Result<()> {
     let scenarios = results()?;
     let local: Ran = scenarios.iter().flat_map(Scenario::ran).collect();
     let mut columns = vec![("local", local)];

@@ -17,7 +17,7 @@ use crate::tools::{
 use crate::{api, etcd, scenarios, vm};
 
 /// Runs it; with `--kernel` on another kernel as well, in a virtual machine, at the same time.
-pub(crate) fn run(options: &[&str]) -> Result<()> {
+pub(crate) fn run(kernel: Option<String>) -> Result<()> {
     need_ip()?;
     // Where it cannot be installed, what needs it is skipped, and says so.
     if tools::can_install() {
@@ -26,12 +26,7 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
     etcd::need()?;
     need_component("fmt", "rustfmt")?;
     need_component("clippy", "clippy")?;
-    let machine = match options {
-        [] => None,
-        ["--kernel", _] => Some(vm::Asked::parse(options)?),
-        _ => return Err("test takes --kernel 6.1 or 6.12, or nothing".to_owned()),
-    };
-    if machine.is_some() {
+    if kernel.is_some() {
         vm::need()?;
     }
 
@@ -45,14 +40,14 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
     let built = &built[..];
     thread::scope(|scope| {
         scope.spawn(|| beside(&steps, &count));
-        if let Some(machine) = &machine {
-            scope.spawn(|| steps.run("other kernel", || vm::test(machine, built)));
+        if let Some(kernel) = &kernel {
+            scope.spawn(|| steps.run("other kernel", || vm::test(kernel, built)));
         }
         steps.run("tests", || programs::run_together(built, &count));
     });
     steps.run("tests that measure time", || programs::run_alone(built, &count));
     // What nothing shows any more is a failure, too.
-    steps.run("scenarios", scenarios::last);
+    steps.run("scenarios", || scenarios::list(true, false));
     steps.run("demo", || demo(built));
     let count = count.into_inner().unwrap_or_else(PoisonError::into_inner);
     steps.run("count of tests", || judge(&count));
@@ -78,7 +73,7 @@ fn beside(steps: &Steps, count: &Mutex<Count>) {
         let mut docs = cargo(&["doc", "--quiet", "--no-deps"]);
         run_and_show(docs.args(workspace()?).env("RUSTDOCFLAGS", "-Dwarnings")).1
     });
-    steps.run("public API", || api::run(&[]));
+    steps.run("public API", || api::run(false));
     steps.run("tests of the documentation", || {
         let mut tests = cargo(&["test", "--doc", "--no-fail-fast"]);
         let (output, ended) = run_and_show(tests.args(workspace()?));

@@ -92,15 +92,6 @@ pub(crate) fn joined(failures: &[String]) -> Result<()> {
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\nxtask: ")) }
 }
 
-/// True with the option `--write`.
-pub(crate) fn is_write(options: &[&str]) -> Result<bool> {
-    match options {
-        [] => Ok(false),
-        ["--write"] => Ok(true),
-        _ => Err("this command takes --write, or nothing".to_owned()),
-    }
-}
-
 /// Runs a command to its end, its output shown; its command line is printed first.
 pub(crate) fn show_and_run(command: &mut Command) -> Result<()> {
     let line = line(command);

@@ -18,9 +18,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use clap::builder::PossibleValuesParser;
+
 use crate::programs::Program;
 use crate::tools::{self, IP, QEMU, Result, Tool, at, joined, root, write};
-use boot::Accel;
+pub(crate) use boot::Accel;
 use programs::Programs;
 use ran::Ran;
 
@@ -39,34 +41,41 @@ const LOCAL: &str = "local";
 /// The series of kernels that Debian's packages are looked up for; the columns of the tables.
 const SERIES: [&str; 2] = ["6.1", "6.12"];
 
-/// What the command line asks for.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
-    kernels: Vec<&'static str>,
+/// What can be asked for.
+pub(crate) const KERNELS: [&str; 3] = [LOCAL, SERIES[0], SERIES[1]];
+
+#[derive(Default, clap::Args)]
+pub(crate) struct Options {
+    /// The kernels, such as 6.1; 6.1 and 6.12 by default
+    #[arg(long = "kernel", value_name = "KERNEL", value_parser = PossibleValuesParser::new(KERNELS))]
+    kernels: Vec<String>,
+    #[arg(long)]
     accel: Option<Accel>,
-    /// A single test program.
+    /// A single test program, such as rtnl/kernel, or those of its tests that have a word in their
+    /// name, such as rtnl/kernel:kinds
+    #[arg(long, value_name = "PROGRAM[:TEST]")]
     only: Option<String>,
-    /// Of its tests those that have this in their name.
-    filter: String,
+    /// Write the tables of docs/kernels.md as well, for which the local kernel runs too
+    #[arg(long, conflicts_with = "only")]
     write: bool,
 }
 
 /// Runs it. Returns what came of it, in one line.
-pub(crate) fn run(options: &[&str]) -> Result<String> {
-    let asked = Asked::parse(options)?;
+pub(crate) fn run(options: &Options) -> Result<String> {
     need()?;
-    let mut programs = Programs::build(asked.only.as_deref())?;
-    programs.filter.clone_from(&asked.filter);
-    let summaries = on_each(&asked, &programs)?;
-    if asked.write {
+    let only = options.only.as_deref().map(|it| it.split_once(':').unwrap_or((it, "")));
+    let mut programs = Programs::build(only.map(|(program, _)| program))?;
+    programs.filter = only.map_or_else(String::new, |(_, filter)| filter.to_owned());
+    let summaries = on_each(&options.kernels(), options.accel, &programs, only.is_none())?;
+    if options.write {
         table::write(&dir()?, &root().join("docs/kernels.md"))?;
     }
     Ok(summaries)
 }
 
 /// Runs programs that are built already.
-pub(crate) fn test(asked: &Asked, built: &[Program]) -> Result<String> {
-    on_each(asked, &Programs::of(built, None)?)
+pub(crate) fn test(kernel: &str, built: &[Program]) -> Result<String> {
+    on_each(&[kernel], None, &Programs::of(built, None)?, true)
 }
 
 /// Makes sure that a virtual machine can be made.
@@ -84,18 +93,24 @@ fn dir() -> Result<PathBuf> {
     Ok(dir)
 }
 
-fn on_each(asked: &Asked, programs: &Programs) -> Result<String> {
+/// Runs the programs on each kernel, and keeps the results if these are of all programs.
+fn on_each(
+    kernels: &[&str],
+    accel: Option<Accel>,
+    programs: &Programs,
+    are_all: bool,
+) -> Result<String> {
     let dir = dir()?;
     let (mut failed, mut summaries) = (Vec::new(), Vec::new());
-    for kernel in &asked.kernels {
+    for kernel in kernels {
         let start = Instant::now();
-        match on(kernel, asked.accel, programs, &dir) {
+        match on(kernel, accel, programs, &dir) {
             Ok(ran) => {
                 let seconds = start.elapsed().as_secs();
                 println!("{kernel} ({}), {seconds} s: {}", ran.release, ran.summary());
                 summaries.push(format!("{}: {}", ran.release, ran.summary()));
                 let json = dir.join(format!("{kernel}.json"));
-                if asked.only.is_none() {
+                if are_all {
                     let text = serde_json::to_string_pretty(&ran);
                     write(&json, text.map_err(|error| error.to_string())?)?;
                 }
@@ -127,40 +142,13 @@ fn on(kernel: &str, accel: Option<Accel>, programs: &Programs, dir: &Path) -> Re
     machine.boot(programs)
 }
 
-impl Asked {
-    pub(crate) fn parse(options: &[&str]) -> Result<Asked> {
-        let (mut kernels, mut accel, mut write) = (Vec::new(), None, false);
-        let (mut only, mut filter) = (None, String::new());
-        let mut words = options.iter();
-        while let Some(word) = words.next() {
-            let mut value = || words.next().ok_or(format!("{word} needs a value"));
-            match *word {
-                "--kernel" => {
-                    let name = value()?;
-                    let known = SERIES.into_iter().chain([LOCAL]).find(|known| known == name);
-                    kernels.push(known.ok_or(format!("no kernel {name}: 6.1, 6.12 or local"))?);
-                }
-                "--accel" => {
-                    accel = Some(Accel::named(value()?)?);
-                }
-                "--only" => {
-                    let value = value()?;
-                    let (program, part) = value.split_once(':').unwrap_or((value, ""));
-                    only = Some(program.to_owned());
-                    filter = part.to_owned();
-                }
-                "--write" => write = true,
-                other => return Err(format!("vm has no option {other}")),
-            }
+impl Options {
+    fn kernels(&self) -> Vec<&str> {
+        match (&self.kernels[..], self.write) {
+            ([], true) => KERNELS.to_vec(),
+            ([], false) => SERIES.to_vec(),
+            (kernels, _) => kernels.iter().map(String::as_str).collect(),
         }
-        if write && only.is_some() {
-            return Err("the tables are of all programs: not --write with --only".to_owned());
-        }
-        if kernels.is_empty() {
-            kernels.extend(write.then_some(LOCAL));
-            kernels.extend(SERIES);
-        }
-        Ok(Asked { kernels, accel, only, filter, write })
     }
 }
 
@@ -169,14 +157,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_taken_and_others_refused() {
-        let parse = |line: &str| Asked::parse(&line.split_whitespace().collect::<Vec<_>>());
-        assert_eq!(parse("").unwrap().kernels, SERIES);
-        assert_eq!(parse("--write").unwrap().kernels, ["local", "6.1", "6.12"]);
-        let one = parse("--kernel 6.1 --accel tcg").unwrap();
-        assert_eq!((one.kernels, one.accel), (vec!["6.1"], Some(Accel::Tcg)));
-        for bad in ["--kernel", "--kernel 5.10", "--accel xen", "6.1"] {
-            parse(bad).unwrap_err();
-        }
+    fn the_local_kernel_is_run_for_the_tables_alone_unless_named() {
+        let kernels = |kernels: &[&str], write| {
+            let kernels = kernels.iter().map(|it| (*it).to_owned()).collect();
+            Options { kernels, write, ..Options::default() }.kernels().join(" ")
+        };
+        assert_eq!(kernels(&[], false), "6.1 6.12");
+        assert_eq!(kernels(&[], true), "local 6.1 6.12");
+        assert_eq!(kernels(&["6.1"], true), "6.1");
     }
 }

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeSet;
 
+use clap::CommandFactory as _;
 use trueup_e2e::page::{Page, names, report};
 
 use super::pages;
 use crate::tools::{read, root};
-use crate::{COMMANDS, USAGE, fuzz, mutants, packages, prove};
+use crate::{Command, fuzz, mutants, packages, prove};
 
 /// Returns the text of a file of the repository.
 fn source(path: &str) -> String {
@@ -35,7 +36,7 @@ fn the_targets_of_fuzzing_are_listed() {
 
 #[test]
 fn the_steps_of_prove_are_listed() {
-    let steps = prove::STEPS.map(|step| step.name);
+    let steps = prove::names();
     let page = Page::read("docs/testing.md");
     let listed = page.column("| step | what it does | how long |", 0);
     listed.assert_is(steps, "xtask/src/prove.rs");
@@ -44,9 +45,6 @@ fn the_steps_of_prove_are_listed() {
     let rows = page.table("| step | what it does | result |").into_iter();
     let unknown = rows.filter(|row| !steps.contains(&row.cells[0].as_str()));
     report(unknown.map(|row| format!("{}: no step {}", page.at(row.line), row.cells[0])));
-    let usage = part(USAGE, "Steps:\n", "\n  bench");
-    let usage: BTreeSet<&str> = usage.split_whitespace().collect();
-    assert_eq!(usage, BTreeSet::from(steps), "xtask/src/main.rs: USAGE");
 }
 
 #[test]
@@ -55,27 +53,22 @@ fn the_groups_of_mutants_are_listed() {
     let page = Page::read("docs/testing.md");
     let listed = page.between("of them from the groups ", ", and other ones each day");
     listed.assert_is(groups, "xtask/src/mutants.rs");
-    let usage = part(part(USAGE, "\n  mutants", "\n  fuzz"), "[--seed N] [", "]");
-    let usage: BTreeSet<&str> = usage.split('|').collect();
-    assert_eq!(usage, BTreeSet::from(groups), "xtask/src/main.rs: USAGE");
 }
 
 #[test]
-fn the_commands_are_in_the_usage_and_pages_name_no_other() {
-    let commands = COMMANDS.map(|(name, _)| name);
-    let lines = USAGE.lines().filter_map(|line| line.strip_prefix("  "));
-    let listed = lines.filter(|line| !line.starts_with(' '));
-    let listed: BTreeSet<&str> = listed.filter_map(|it| it.split(' ').next()).collect();
-    assert_eq!(listed, BTreeSet::from(commands), "xtask/src/main.rs: USAGE");
+fn pages_name_no_command_that_does_not_exist() {
+    let mut usage = Command::command();
+    usage.build();
+    let commands: Vec<&str> = usage.get_subcommands().map(clap::Command::get_name).collect();
+    let commands = &commands[..];
     let pages = pages();
     let wrong = pages.iter().flat_map(|page| {
-        let lines = (1..).zip(page.text.lines());
-        lines.flat_map(move |(line, text)| {
-            let named = text.split("cargo xtask ").skip(1);
-            let named =
-                named.filter_map(|rest| rest.split(|it: char| !it.is_ascii_alphanumeric()).next());
-            let unknown = named.filter(move |name| !name.is_empty() && !commands.contains(name));
-            unknown.map(move |name| format!("{}: no command {name}", page.at(line)))
+        (1..).zip(page.text.lines()).flat_map(move |(line, text)| {
+            text.split("cargo xtask ")
+                .skip(1)
+                .filter_map(|rest| rest.split(|it: char| !it.is_ascii_alphanumeric()).next())
+                .filter(move |name| !name.is_empty() && !commands.contains(name))
+                .map(move |name| format!("{}: no command {name}", page.at(line)))
         })
     });
     report(wrong);

@@ -16,8 +16,8 @@ use crate::tools::{Result, at, find, line, output};
 const BOUND: Duration = Duration::from_secs(60 * 60);
 
 /// What runs the guest's instructions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Accel {
+#[derive(Clone, Copy, clap::ValueEnum)]
+pub(crate) enum Accel {
     /// The processor.
     Kvm,
     /// Qemu, in software.
@@ -25,20 +25,12 @@ pub(super) enum Accel {
 }
 
 impl Accel {
-    pub(super) fn named(name: &str) -> Result<Accel> {
-        let found = [Accel::Kvm, Accel::Tcg].into_iter().find(|accel| accel.name() == name);
-        found.ok_or(format!("no accelerator {name}: kvm or tcg"))
-    }
-
     /// Those that this machine and user have, the faster one first.
     fn of_machine() -> Vec<Accel> {
-        let kvm = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open("/dev/kvm")
-            .is_ok()
-            .then_some(Accel::Kvm);
-        kvm.into_iter().chain([Accel::Tcg]).collect()
+        match OpenOptions::new().read(true).write(true).open("/dev/kvm") {
+            Ok(_) => vec![Accel::Kvm, Accel::Tcg],
+            Err(_) => vec![Accel::Tcg],
+        }
     }
 
     /// How long a guest may take to its first word: one that the processor runs as it should takes

@@ -2,10 +2,13 @@
 //! driver-api/early-userspace/buffer-format.rst). Everything in it is owned by root.
 
 use std::collections::BTreeSet;
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use cpio::newc::{Builder, trailer};
+
+use crate::tools::{Result, at};
 
 const DIRECTORY: u32 = 0o040_755;
 const FILE: u32 = 0o100_000;
@@ -18,42 +21,42 @@ pub(super) struct Archive<W> {
     paths: BTreeSet<String>,
 }
 
+impl Archive<BufWriter<File>> {
+    pub(super) fn create(path: &Path) -> Result<Self> {
+        Ok(Archive::new(BufWriter::new(at(path, File::create(path))?)))
+    }
+}
+
 impl<W: Write> Archive<W> {
-    pub(super) fn new(out: W) -> Archive<W> {
+    fn new(out: W) -> Archive<W> {
         Archive { out, paths: BTreeSet::new() }
     }
 
-    pub(super) fn directory(&mut self, path: &Path) -> io::Result<()> {
-        for path in path.ancestors().collect::<Vec<_>>().into_iter().rev() {
-            self.entry(path, DIRECTORY, &[])?;
-        }
-        Ok(())
+    pub(super) fn directory(&mut self, path: &Path) -> Result<()> {
+        let mut folders: Vec<_> = path.ancestors().collect();
+        folders.reverse();
+        folders.into_iter().try_for_each(|path| self.entry(path, DIRECTORY, &[]))
     }
 
     /// Adds a file; all files are executable.
-    pub(super) fn file(&mut self, path: &Path, content: &[u8]) -> io::Result<()> {
+    pub(super) fn file(&mut self, path: &Path, content: &[u8]) -> Result<()> {
         self.with_parents(path, PROGRAM, content)
     }
 
     /// Adds a file with the permissions of `mode`.
-    pub(super) fn file_with_mode(
-        &mut self,
-        path: &Path,
-        mode: u32,
-        content: &[u8],
-    ) -> io::Result<()> {
+    pub(super) fn file_with_mode(&mut self, path: &Path, mode: u32, content: &[u8]) -> Result<()> {
         self.with_parents(path, FILE | mode, content)
     }
 
-    pub(super) fn link(&mut self, path: &Path, to: &str) -> io::Result<()> {
+    pub(super) fn link(&mut self, path: &Path, to: &str) -> Result<()> {
         self.with_parents(path, LINK, to.as_bytes())
     }
 
-    pub(super) fn finish(self) -> io::Result<()> {
-        trailer(self.out)?.flush()
+    pub(super) fn finish(self) -> Result<()> {
+        at(Path::new("the archive"), trailer(self.out).and_then(|mut out| out.flush()))
     }
 
-    fn with_parents(&mut self, path: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
+    fn with_parents(&mut self, path: &Path, mode: u32, content: &[u8]) -> Result<()> {
         if let Some(parent) = path.parent() {
             self.directory(parent)?;
         }
@@ -61,20 +64,20 @@ impl<W: Write> Archive<W> {
     }
 
     /// Adds an entry, unless the path has one.
-    fn entry(&mut self, path: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
-        let path = path.to_str().ok_or(io::ErrorKind::InvalidFilename)?;
-        let name = path.trim_start_matches('/');
-        if name.is_empty() || !self.paths.insert(name.to_owned()) {
+    fn entry(&mut self, path: &Path, mode: u32, content: &[u8]) -> Result<()> {
+        let name = path.to_string_lossy().trim_start_matches('/').to_owned();
+        if name.is_empty() || !self.paths.insert(name.clone()) {
             return Ok(());
         }
-        let size = u32::try_from(content.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
         // The kernel takes entries with one inode number for hard links of one file.
-        let number = self.paths.len() as u32;
-        let entry = Builder::new(name).ino(number).mode(mode);
-        let mut record = entry.write(&mut self.out, size);
-        record.write_all(content)?;
-        record.finish()?;
-        Ok(())
+        let entry = Builder::new(&name).ino(self.paths.len() as u32).mode(mode);
+        let write = |size| -> io::Result<()> {
+            let mut record = entry.write(&mut self.out, size);
+            record.write_all(content)?;
+            record.finish().map(drop)
+        };
+        let size = u32::try_from(content.len()).map_err(|_| io::ErrorKind::FileTooLarge.into());
+        at(path, size.and_then(write))
     }
 }
 

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 use std::env;
-use std::fs::{self, File};
-use std::io::{self, BufWriter};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -35,23 +35,14 @@ const READ: [&str; 3] = ["/etc/iproute2", "/usr/share/iproute2", "/etc/protocols
 
 pub(super) fn write(path: &Path, package: &Package, programs: &Programs) -> Result<()> {
     let modules = modules(package)?;
-    let named = |error: io::Error| format!("{}: {error}", path.display());
-    let file = File::create(path).map_err(named)?;
-    let mut archive = Archive::new(BufWriter::new(file));
-    let mut put = || -> io::Result<()> {
-        for empty in ["dev", "proc", "sys", "tmp", "run", "root"] {
-            archive.directory(Path::new(empty))?;
-        }
-        archive.file(Path::new("init"), init(programs, &modules).as_bytes())?;
-        for module in &modules {
-            archive.file(
-                module,
-                &fs::read(package.root.join(module.strip_prefix("/").unwrap_or(module)))?,
-            )?;
-        }
-        Ok(())
-    };
-    put().map_err(named)?;
+    let mut archive = Archive::create(path)?;
+    for empty in ["dev", "proc", "sys", "tmp", "run", "root"] {
+        archive.directory(Path::new(empty))?;
+    }
+    archive.file(Path::new("init"), init(programs, &modules).as_bytes())?;
+    for module in &modules {
+        copy(&mut archive, &package.file(module), module)?;
+    }
     let tests = programs.tests.iter().map(|program| &program.path);
     let stripped = path.with_extension("stripped");
     for program in tests.chain(&programs.others) {
@@ -77,14 +68,13 @@ pub(super) fn write(path: &Path, package: &Package, programs: &Programs) -> Resu
         }
     }
     for (link, to) in [("/etc/mtab", "/proc/mounts"), ("/usr/bin", "/bin")] {
-        archive.link(Path::new(link), to).map_err(named)?;
+        archive.link(Path::new(link), to)?;
     }
-    archive.finish().map_err(named)
+    archive.finish()
 }
 
 /// The first process. What it says goes to the second serial line: the kernel has the first. Its
-/// words are read by
-/// [`super::ran`].
+/// words are read by [`super::ran`].
 fn init(programs: &Programs, modules: &[PathBuf]) -> String {
     let mut script = "\
 #!/bin/busybox sh
@@ -135,12 +125,8 @@ pub(super) fn modules(package: &Package) -> Result<Vec<PathBuf>> {
     let mut modules = Vec::new();
     for name in MODULES {
         let mut modprobe = Command::new(find("modprobe")?);
-        modprobe.arg("--dirname").arg(base).args([
-            "--set-version",
-            &package.release,
-            "--show-depends",
-            name,
-        ]);
+        modprobe.arg("--dirname").arg(base);
+        modprobe.args(["--set-version", &package.release, "--show-depends", name]);
         for line in output(&mut modprobe)?.lines() {
             // Lines are `insmod PATH OPTIONS`, or `builtin NAME`. The options are this machine's.
             let Some(path) = line.strip_prefix("insmod ") else {
@@ -181,8 +167,8 @@ pub(super) fn copy_program(
     copy(archive, from, to)
 }
 
-fn copy(archive: &mut Archive<impl io::Write>, from: &Path, to: &Path) -> Result<()> {
-    at(from, fs::read(from).and_then(|content| archive.file(to, &content)))
+pub(super) fn copy(archive: &mut Archive<impl io::Write>, from: &Path, to: &Path) -> Result<()> {
+    archive.file(to, &at(from, fs::read(from))?)
 }
 
 /// A file, or a folder with all that is in it, at the path that it has here.

@@ -4,9 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::tools::{
-    Result, apt_get, at, can_install, emptied, entries, line, output, show_and_run,
-};
+use crate::tools::{Result, apt_get, at, can_install, emptied, entries, output, show_and_run};
 
 /// A kernel, unpacked.
 pub(super) struct Package {
@@ -16,6 +14,13 @@ pub(super) struct Package {
     pub(super) release: String,
     /// What qemu boots.
     pub(super) image: PathBuf,
+}
+
+impl Package {
+    /// Where a file is that has an absolute path in the guest.
+    pub(super) fn file(&self, path: &Path) -> PathBuf {
+        self.root.join(path.strip_prefix("/").unwrap_or(path))
+    }
 }
 
 /// The newest kernel of a series, such as `6.12`, that this machine's Debian has for the cloud,
@@ -36,7 +41,7 @@ pub(super) fn unpacked(series: &str, dir: &Path) -> Result<Package> {
     })?;
     let root = dir.join(&name);
     if !root.is_dir() {
-        fetch(&name, dir, &root)?;
+        fetch(&name, &root)?;
     }
     let release = name.trim_start_matches("linux-image-").to_owned();
     let image = root.join("boot").join(format!("vmlinuz-{release}"));
@@ -56,29 +61,36 @@ fn numbers(name: &str) -> Vec<u64> {
     words.filter_map(|word| word.parse().ok()).collect()
 }
 
-/// By way of a folder beside it, so that what is there is whole.
-fn fetch(name: &str, dir: &Path, root: &Path) -> Result<()> {
-    let parts = dir.join("fetched");
-    emptied(&parts.join("root"))?;
-    let download = || {
-        let mut apt = apt_get(&["download", "--quiet", name]);
-        apt.current_dir(&parts);
-        apt
-    };
-    if let Err(error) = show_and_run(&mut download()) {
-        // The list may be older than what the archive still has.
-        if !can_install() {
-            return Err(format!("{error}: does `sudo apt-get update` help?"));
+/// Fetches a package, again with a newer list if the archive no longer has it.
+fn fetch(name: &str, root: &Path) -> Result<()> {
+    unpack(root, |parts| {
+        let download = || show_and_run(apt_get(&["download", "--quiet", name]).current_dir(parts));
+        match download() {
+            Err(_) if can_install() => {
+                show_and_run(&mut apt_get(&["update", "--quiet"]))?;
+                download()
+            }
+            ended => ended.map_err(|error| format!("{error}: does `sudo apt-get update` help?")),
         }
-        show_and_run(&mut apt_get(&["update", "--quiet"]))?;
-        show_and_run(&mut download())?;
+    })
+}
+
+/// Unpacks the packages that are downloaded into a folder, by way of another one beside `root`, so
+/// that what is there is whole. Nothing is installed.
+pub(super) fn unpack(root: &Path, download: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    let parts = root.with_file_name("fetched");
+    let unpacked = parts.join("root");
+    emptied(&unpacked)?;
+    download(&parts)?;
+    let mut packages = entries(&parts)?;
+    packages.retain(|path| path.extension().is_some_and(|ending| ending == "deb"));
+    if packages.is_empty() {
+        return Err(format!("{}: no package was downloaded", parts.display()));
     }
-    let mut files = entries(&parts)?.into_iter();
-    let deb = files
-        .find(|path| path.extension().is_some_and(|ending| ending == "deb"))
-        .ok_or_else(|| format!("{}: no package", line(&download())))?;
-    output(Command::new("dpkg-deb").arg("-x").args([&deb, &parts.join("root")]))?;
-    at(root, fs::rename(parts.join("root"), root))?;
+    for package in packages {
+        output(Command::new("dpkg-deb").arg("-x").args([&package, &unpacked]))?;
+    }
+    at(root, fs::rename(&unpacked, root))?;
     at(&parts, fs::remove_dir_all(&parts))
 }
 

@@ -2,19 +2,19 @@
 //! Debian's systemd, the program, a desired state with files and commands, and a script that looks
 //! at what becomes of it.
 
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::boot::{Accel, Machine};
 use super::cpio::Archive;
-use super::initramfs::{self, copy_program};
-use super::package;
+use super::initramfs::{self, copy, copy_program};
+use super::package::{self, Package};
 use super::programs::Programs;
 use crate::programs::Program;
-use crate::tools::{Result, apt_get, at, emptied, entries, joined, output, root};
+use crate::tools::{Result, apt_get, at, entries, joined, output, root};
 
 /// The packages, with all that they depend on.
 const PACKAGES: [&str; 7] =
@@ -58,12 +58,7 @@ const LINKS: [(&str, &str); 3] = [
 ];
 
 /// Runs it. Returns what came of it, in one line.
-pub(crate) fn run(options: &[&str]) -> Result<String> {
-    let accel = match options {
-        [] => None,
-        ["--accel", name] => Some(Accel::named(name)?),
-        _ => return Err("service takes --accel kvm or tcg, or nothing".to_owned()),
-    };
+pub(crate) fn run(accel: Option<Accel>) -> Result<String> {
     super::need()?;
     let built = crate::programs::build(&["--test", "program"])?;
     let program = crate::programs::find(&built, "cli/trueup")?;
@@ -71,7 +66,7 @@ pub(crate) fn run(options: &[&str]) -> Result<String> {
     let kernel = package::unpacked(KERNEL, &dir)?;
     let image = dir.join("service.cpio");
     let modules = initramfs::modules(&kernel)?;
-    write(&image, &kernel.root, &modules, program, &userland(&dir)?)?;
+    write(&image, &kernel, &modules, program, &userland(&dir)?)?;
     let machine = Machine {
         kernel: kernel.image,
         initramfs: image,
@@ -95,90 +90,73 @@ pub(crate) fn run(options: &[&str]) -> Result<String> {
     Ok(ran.summary())
 }
 
-/// Fetches and unpacks the packages, once; nothing is installed.
+/// Fetches and unpacks the packages, once.
 fn userland(dir: &Path) -> Result<PathBuf> {
-    let unpacked = dir.join("userland");
-    if unpacked.is_dir() {
-        return Ok(unpacked);
+    let root = dir.join("userland");
+    if !root.is_dir() {
+        let mut depends = Command::new("apt-cache");
+        let listed = output(depends.args(["depends", "--recurse", "--important"]).args(PACKAGES))?;
+        let packages =
+            listed.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_alphanumeric()));
+        package::unpack(&root, |parts| {
+            let mut download = apt_get(&["download", "--quiet"]);
+            output(download.args(packages).current_dir(parts)).map(drop)
+        })?;
     }
-    let parts = dir.join("userland.new");
-    emptied(&parts.join("root"))?;
-    let mut depends = Command::new("apt-cache");
-    depends.args(["depends", "--recurse", "--important"]);
-    let listed = output(depends.args(PACKAGES))?;
-    let packages =
-        listed.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_alphanumeric()));
-    let mut download = apt_get(&["download", "--quiet"]);
-    output(download.args(packages).current_dir(&parts))?;
-    for path in entries(&parts)? {
-        if path.extension().is_some_and(|ending| ending == "deb") {
-            let mut unpack = Command::new("dpkg-deb");
-            output(unpack.arg("-x").arg(&path).arg(parts.join("root")))?;
-        }
-    }
-    at(&unpacked, fs::rename(parts.join("root"), &unpacked))?;
-    at(&parts, fs::remove_dir_all(&parts))?;
-    Ok(unpacked)
+    Ok(root)
 }
 
 fn write(
     image: &Path,
-    kernel: &Path,
+    kernel: &Package,
     modules: &[PathBuf],
     program: &Path,
     userland: &Path,
 ) -> Result<()> {
-    let named = |error: std::io::Error| format!("{}: {error}", image.display());
-    let file = File::create(image).map_err(named)?;
-    let mut archive = Archive::new(BufWriter::new(file));
+    let mut archive = Archive::create(image)?;
     // First, so that what has a path in one of them is unpacked below `/usr`.
     for merged in MERGED {
-        let folder = Path::new("/usr").join(merged);
-        archive.directory(&folder).map_err(named)?;
-        let link = Path::new("/").join(merged);
-        archive.link(&link, &format!("usr/{merged}")).map_err(named)?;
+        archive.directory(&Path::new("/usr").join(merged))?;
+        archive.link(&Path::new("/").join(merged), &format!("usr/{merged}"))?;
     }
     let mut list = String::new();
     for module in modules {
-        let content = fs::read(kernel.join(module.strip_prefix("/").unwrap_or(module)));
         let at = Path::new("/usr").join(module.strip_prefix("/").unwrap_or(module));
-        let content = content.map_err(named)?;
-        archive.file(&at, &content).map_err(named)?;
+        copy(&mut archive, &kernel.file(module), &at)?;
         list.push_str(&format!("{}\n", at.display()));
     }
     for (path, mode, content) in FILES {
-        let put = archive.file_with_mode(Path::new(path), mode, content.as_bytes());
-        put.map_err(named)?;
+        archive.file_with_mode(Path::new(path), mode, content.as_bytes())?;
     }
-    archive.file(Path::new("/modules"), list.as_bytes()).map_err(named)?;
+    archive.file(Path::new("/modules"), list.as_bytes())?;
     for (link, to) in LINKS {
-        archive.link(Path::new(link), to).map_err(named)?;
+        archive.link(Path::new(link), to)?;
     }
     copy_program(&mut archive, &crate::tools::find("busybox")?, Path::new("/usr/bin/busybox"))?;
-    copy_tree(&mut archive, userland, userland).map_err(named)?;
+    copy_tree(&mut archive, userland, userland)?;
     copy_program(&mut archive, program, Path::new("/usr/bin/trueup"))?;
-    archive.finish().map_err(named)
+    archive.finish()
 }
 
 /// Copies a tree of packages to the root of the archive, all below `/usr` that Debian has there.
-fn copy_tree(archive: &mut Archive<impl Write>, base: &Path, folder: &Path) -> std::io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
+fn copy_tree(archive: &mut Archive<impl Write>, base: &Path, folder: &Path) -> Result<()> {
+    for path in entries(folder)? {
         let inside = path.strip_prefix(base).unwrap_or(&path);
         let first = inside.components().next().map(|it| it.as_os_str());
         let is_merged = first.is_some_and(|first| MERGED.iter().any(|it| first == *it));
-        let at = Path::new(if is_merged { "/usr" } else { "/" }).join(inside);
-        let found = fs::symlink_metadata(&path)?;
+        let to = Path::new(if is_merged { "/usr" } else { "/" }).join(inside);
+        let found = at(&path, fs::symlink_metadata(&path))?;
         if UNREAD.iter().any(|it| inside == Path::new("usr/share").join(it)) {
             continue;
         } else if found.is_symlink() {
-            let to = fs::read_link(&path)?;
-            archive.link(&at, &to.to_string_lossy())?;
+            let target = at(&path, fs::read_link(&path))?;
+            archive.link(&to, &target.to_string_lossy())?;
         } else if found.is_dir() {
-            archive.directory(&at)?;
+            archive.directory(&to)?;
             copy_tree(archive, base, &path)?;
         } else {
-            archive.file_with_mode(&at, found.permissions().mode() & 0o777, &fs::read(&path)?)?;
+            let content = at(&path, fs::read(&path))?;
+            archive.file_with_mode(&to, found.permissions().mode() & 0o777, &content)?;
         }
     }
     Ok(())
