@@ -13,4 +13,4 @@
 pub mod made;
 mod works;
 
-pub use works::{WORKS, Work};
+pub use works::{Runs, WORKS, Work};

@@ -3,23 +3,23 @@
 
 use std::process::ExitCode;
 
-use trueup_counts::WORKS;
+use trueup_counts::Work;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["list"] => {
-            for work in WORKS {
-                println!("{} {}", work.items, work.name);
+            for (name, work, size) in Work::counted() {
+                println!("{} {name}", work.items(size));
             }
         }
         [name, rounds] => {
-            let work = WORKS.iter().find(|work| work.name == name);
-            let (Some(work), Ok(rounds)) = (work, rounds.parse()) else {
+            let found = Work::counted().find(|(known, ..)| known == name);
+            let (Some((_, work, size)), Ok(rounds)) = (found, rounds.parse::<u32>()) else {
                 eprintln!("counts: no such work, or no number of rounds");
                 return ExitCode::FAILURE;
             };
-            (work.run)(rounds);
+            (work.run)(size, &mut |round| (0..rounds).for_each(|_| round()));
         }
         _ => {
             eprintln!("usage: counts list | counts NAME ROUNDS");

@@ -1,98 +1,156 @@
-//! The works whose instructions are counted: a list, and a function each.
+//! The works whose instructions are counted, and which criterion times: a table, and a function
+//! each.
 //!
-//! A function makes its input, then does the work so many rounds. What one round takes is the
-//! difference between a run of more rounds and a run of fewer; making the input, and starting a
-//! process, fall out. To count another work, add a function here and run `cargo xtask counts
-//! --write`.
+//! A function makes its input, then hands over one round. To count another work, add a row and a
+//! function here and run `cargo xtask counts --write`.
 
+use std::collections::BTreeSet;
 use std::hint::black_box;
 
-use trueup_net::{Family, Item as _, Observed, Owned, Plan, Route, Routes, plan};
+use trueup_diff::three_way;
+use trueup_net::{
+    Desired, Family, IfName, Item as _, Observed, Owned, Route, RouteKey, Routes, plan,
+};
 use trueup_netlink::codec;
 use trueup_netlink::codec::route::Row;
 use trueup_netlink::wire::Messages;
 
 use crate::made::{self, MARKER};
 
-/// Of how many routes most works are: enough that the last digit does not matter, few enough that
-/// a run under valgrind is over in a second or two.
-const ITEMS: usize = 10_000;
+/// The size of most works when they are counted: enough that the last digit does not matter, few
+/// enough that a run under valgrind is over in a second or two.
+const COUNTED: &[usize] = &[10_000];
 /// Changes in a round, each planned by itself.
 const CHANGES: usize = 1_000;
 
-/// Something to be counted.
+/// Runs a round as often as it likes.
+pub type Runs<'a> = &'a mut dyn FnMut(&mut dyn FnMut());
+
+/// Something to be counted or timed.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
     /// As in `benches/counts.toml`.
     pub name: &'static str,
-    /// Items in a round.
-    pub items: usize,
-    /// Makes the input, and does so many rounds.
-    pub run: fn(rounds: u32),
+    /// Makes an input of a size, and hands over a round.
+    pub run: fn(usize, Runs<'_>),
+    /// The sizes at which it is counted.
+    counted: &'static [usize],
+    /// Items in a round, if that is not the size.
+    items: Option<usize>,
 }
 
+use Family::{Inet, Inet6};
+
 /// All of it.
-pub const WORKS: [Work; 16] = [
-    work("decode an IPv4 route", |count| decode(Family::Inet, count)),
-    work("decode an IPv6 route", |count| decode(Family::Inet6, count)),
-    work("read an IPv4 row", |count| read(Family::Inet, count)),
-    work("read an IPv6 row", |count| read(Family::Inet6, count)),
-    work("encode an IPv4 route", encode),
-    work("hold desired routes", hold),
-    work("match a dump of IPv4", |count| match_dump(Family::Inet, count)),
-    work("match a dump of IPv6", |count| match_dump(Family::Inet6, count)),
-    work("match rows of IPv4", |count| match_rows(Family::Inet, count)),
-    work("match rows of IPv6", |count| match_rows(Family::Inet6, count)),
-    work("two_way, in order, nothing changed", two_way_sorted),
-    work("two_way, one shuffled, nothing changed", two_way_shuffled),
-    work("plan, nothing changed", plan_nothing),
-    work("plan, all missing", plan_missing),
-    Work { name: "change one route of 1,000", items: CHANGES, run: |count| change(1_000, count) },
+pub const WORKS: [Work; 23] = [
+    work("decode an IPv4 route", |size, runs| decode(Inet, size, runs)),
+    work("decode an IPv6 route", |size, runs| decode(Inet6, size, runs)),
+    work("read an IPv4 row", |size, runs| read(Inet, size, runs)),
+    work("read an IPv6 row", |size, runs| read(Inet6, size, runs)),
+    work("encode an IPv4 route", |size, runs| encode(Inet, size, runs)),
+    work("encode an IPv6 route", |size, runs| encode(Inet6, size, runs)),
+    work("hold desired routes", |size, runs| hold(made::wanted(Inet, size).collect(), runs)),
+    work("hold desired routes, shuffled", |size, runs| {
+        hold(made::shuffled(&made::wanted(Inet, size).collect::<Vec<_>>()), runs);
+    }),
+    work("walk desired routes", |size, runs| {
+        let held: Routes = made::wanted(Inet, size).collect();
+        hand(runs, || held.iter().map(|route| route.metric).fold(0, u32::wrapping_add));
+    }),
+    work("match a dump of IPv4", |size, runs| match_dump(Inet, size, runs)),
+    work("match a dump of IPv6", |size, runs| match_dump(Inet6, size, runs)),
+    work("match rows of IPv4", |size, runs| match_rows(Inet, size, runs)),
+    work("match rows of IPv6", |size, runs| match_rows(Inet6, size, runs)),
+    work("two_way, in order, nothing changed", |size, runs| {
+        let routes = made::routes(Inet, size);
+        compare(&routes, &routes, runs);
+    }),
+    work("two_way, one shuffled, nothing changed", |size, runs| {
+        let routes = made::routes(Inet, size);
+        compare(&made::shuffled(&routes), &routes, runs);
+    }),
+    work("two_way, both shuffled, nothing changed", |size, runs| {
+        let routes = made::shuffled(&made::routes(Inet, size));
+        compare(&routes, &routes, runs);
+    }),
+    work("two_way of integers, in order", |size, runs| integers(size, <[_]>::to_vec, runs)),
+    work("two_way of integers, one shuffled", |size, runs| integers(size, made::shuffled, runs)),
+    work("three_way, all undesired", three_way_undesired),
+    work("plan, nothing changed", |size, runs| {
+        planned(&made::desired(Inet, size), &made::observed(made::routes(Inet, size)), runs);
+    }),
+    work("plan, all missing", |size, runs| {
+        planned(&made::desired(Inet, size), &made::observed(Vec::new()), runs);
+    }),
+    work("plan, all undesired", |size, runs| {
+        let nothing = Desired::default().with_routes([]);
+        planned(&nothing, &made::observed(made::routes(Inet, size)), runs);
+    }),
     // Not more than one of few.
     Work {
-        name: "change one route of 100,000",
-        items: CHANGES,
-        run: |count| change(100_000, count),
+        counted: &[1_000, 100_000],
+        items: Some(CHANGES),
+        ..work("change one route", |size, runs| {
+            let mut changing = made::Changing::new(size);
+            hand(runs, || {
+                let plans = (0..CHANGES).filter_map(|_| changing.change());
+                plans.map(|plan| plan.ops.len()).sum::<usize>()
+            });
+        })
     },
 ];
 
-const fn work(name: &'static str, run: fn(u32)) -> Work {
-    Work { name, items: ITEMS, run }
+const fn work(name: &'static str, run: fn(usize, Runs<'_>)) -> Work {
+    Work { name, run, counted: COUNTED, items: None }
 }
 
-/// Does a work so many rounds; what it returns is dropped within the round.
-fn rounds<T>(rounds: u32, mut work: impl FnMut() -> T) {
-    for _ in 0..rounds {
-        drop(black_box(work()));
+impl Work {
+    /// Returns the number of items in a round at a size.
+    pub fn items(&self, size: usize) -> usize {
+        self.items.unwrap_or(size)
+    }
+
+    /// Returns the works with the sizes at which they are counted, each by its name in
+    /// `benches/counts.toml`.
+    pub fn counted() -> impl Iterator<Item = (String, &'static Work, usize)> {
+        WORKS.iter().flat_map(|work| {
+            work.counted.iter().map(move |size| match work.counted {
+                [_] => (work.name.to_owned(), work, *size),
+                _ => (format!("{} of {size}", work.name), work, *size),
+            })
+        })
     }
 }
 
-fn decode(family: Family, count: u32) {
-    let dump = made::dump(&made::routes(family, ITEMS));
-    rounds(count, || {
-        let messages = Messages::new(black_box(&dump));
-        messages
+/// Hands over a round; what it returns is dropped within the round.
+fn hand<T>(runs: Runs<'_>, mut round: impl FnMut() -> T) {
+    runs(&mut || drop(black_box(round())));
+}
+
+fn decode(family: Family, size: usize, runs: Runs<'_>) {
+    let dump = made::dump(&made::routes(family, size));
+    hand(runs, || {
+        Messages::new(black_box(&dump))
             .filter_map(|message| codec::route::decode(message.body).ok().flatten())
             .map(|route| black_box(route).metric)
             .fold(0, u32::wrapping_add)
     });
 }
 
-fn read(family: Family, count: u32) {
-    let dump = made::dump(&made::routes(family, ITEMS));
-    rounds(count, || {
-        let messages = Messages::new(black_box(&dump));
-        messages
+fn read(family: Family, size: usize, runs: Runs<'_>) {
+    let dump = made::dump(&made::routes(family, size));
+    hand(runs, || {
+        Messages::new(black_box(&dump))
             .filter_map(|message| Row::parse(message.body).ok().flatten())
             .map(|row| black_box(&row).common().metric)
             .fold(0, u32::wrapping_add)
     });
 }
 
-fn encode(count: u32) {
-    let routes = made::routes(Family::Inet, ITEMS);
+fn encode(family: Family, size: usize, runs: Runs<'_>) {
+    let routes = made::routes(family, size);
     let mut buffer = Vec::new();
-    rounds(count, || {
+    hand(runs, || {
         buffer.clear();
         for route in black_box(&routes) {
             let encoded = codec::route::create(&mut buffer, route, &codec::existing);
@@ -102,65 +160,47 @@ fn encode(count: u32) {
     });
 }
 
-fn hold(count: u32) {
-    let routes: Vec<_> = made::wanted(Family::Inet, ITEMS).collect();
-    rounds(count, || black_box(&routes).iter().cloned().collect::<Routes>());
+fn hold(routes: Vec<Route<IfName>>, runs: Runs<'_>) {
+    hand(runs, || black_box(&routes).iter().cloned().collect::<Routes>());
 }
 
 /// A pass that finds everything in order, but for the kernel and the socket.
-fn match_dump(family: Family, count: u32) {
-    let wanted = made::wanted(family, ITEMS).collect();
-    let dump = made::dump(&made::routes(family, ITEMS));
+fn match_dump(family: Family, size: usize, runs: Runs<'_>) {
+    let wanted = made::wanted(family, size).collect();
+    let dump = made::dump(&made::routes(family, size));
     let mut matcher = made::matcher(&wanted);
-    rounds(count, || made::match_dump(&mut matcher, family, black_box(&dump)));
+    hand(runs, || made::match_dump(&mut matcher, family, black_box(&dump)));
 }
 
 /// The diff's part of it.
-fn match_rows(family: Family, count: u32) {
-    let wanted = made::wanted(family, ITEMS).collect();
-    let dump = made::dump(&made::routes(family, ITEMS));
+fn match_rows(family: Family, size: usize, runs: Runs<'_>) {
+    let wanted = made::wanted(family, size).collect();
+    let dump = made::dump(&made::routes(family, size));
     let rows: Vec<_> = made::rows(&dump).collect();
     let mut matcher = made::matcher(&wanted);
-    rounds(count, || made::match_rows(&mut matcher, family, black_box(&rows).iter().copied()));
+    hand(runs, || made::match_rows(&mut matcher, family, black_box(&rows).iter().copied()));
 }
 
-fn two_way_sorted(count: u32) {
-    let routes = made::routes(Family::Inet, ITEMS);
-    compare(&routes, &routes, count);
+fn compare(desired: &[Route], observed: &[Route], runs: Runs<'_>) {
+    hand(runs, || made::two_way(black_box(desired), black_box(observed), Route::key, made::value));
 }
 
-fn two_way_shuffled(count: u32) {
-    let routes = made::routes(Family::Inet, ITEMS);
-    compare(&made::shuffled(&routes), &routes, count);
+/// Keys that are one integer: what the merge costs, beside its keys.
+fn integers(size: usize, order: fn(&[(u128, u64)]) -> Vec<(u128, u64)>, runs: Runs<'_>) {
+    let sorted: Vec<(u128, u64)> = (0..size).map(|at| (at as u128, at as u64)).collect();
+    let desired = order(&sorted);
+    hand(runs, || made::two_way(&desired, &sorted, |item| item.0, |item| item.1));
 }
 
-fn compare(desired: &[Route], observed: &[Route], count: u32) {
-    rounds(count, || {
-        made::two_way(black_box(desired), black_box(observed), Route::key, made::value)
-    });
+fn three_way_undesired(size: usize, runs: Runs<'_>) {
+    let routes = made::routes(Inet, size);
+    let owned: BTreeSet<RouteKey> = routes.iter().map(Route::key).collect();
+    hand(runs, || three_way(&[], &routes, &owned, Route::key, Route::key, Route::eq));
 }
 
-fn plan_nothing(count: u32) {
-    planned(&made::observed(made::routes(Family::Inet, ITEMS)), count);
-}
-
-fn plan_missing(count: u32) {
-    planned(&made::observed(Vec::new()), count);
-}
-
-fn change(of: usize, count: u32) {
-    let mut changing = made::Changing::new(of);
-    rounds(count, || {
-        (0..CHANGES).filter_map(|_| changing.change()).map(|plan| plan.ops.len()).sum::<usize>()
-    });
-}
-
-fn planned(observed: &Observed, count: u32) {
-    let desired = made::desired(Family::Inet, ITEMS);
+fn planned(desired: &Desired, observed: &Observed, runs: Runs<'_>) {
     let owned = Owned::default();
-    rounds(count, || -> Option<Plan> {
-        plan(black_box(&desired), black_box(observed), &owned, MARKER).ok()
-    });
+    hand(runs, || plan(black_box(desired), black_box(observed), &owned, MARKER).ok());
 }
 
 #[cfg(test)]
@@ -202,9 +242,15 @@ mod tests {
 
     #[test]
     fn each_work_has_a_name_of_its_own_and_runs() {
-        for (at, work) in WORKS.iter().enumerate() {
-            assert!(WORKS[..at].iter().all(|other| other.name != work.name));
-            (work.run)(1);
+        let mut names = BTreeSet::new();
+        for (name, work, _) in Work::counted() {
+            assert!(names.insert(name));
+            let mut ran = 0;
+            (work.run)(100, &mut |round| {
+                round();
+                ran += 1;
+            });
+            assert_eq!(ran, 1);
         }
     }
 }
