@@ -21,7 +21,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use trueup_works::Work;
 
-use alternate::Choice;
 use program::Program;
 use record::{Record, rank};
 use series::SERIES;
@@ -74,14 +73,7 @@ pub(crate) struct Options {
 
 pub(crate) fn main(options: &Options) -> Result<()> {
     let programs = programs(options)?;
-    let (largest, runs) = if options.quick { (20_000, Some(3)) } else { (usize::MAX, None) };
-    let choice = Choice {
-        works: options.work.clone(),
-        sizes: options.sizes.clone(),
-        largest: options.largest.unwrap_or(largest),
-        runs: options.runs.or(runs),
-        until: Instant::now() + Duration::from_secs(60 * options.minutes),
-    };
+    let until = Instant::now() + Duration::from_secs(60 * options.minutes);
     let mut record = match &options.record {
         Some(path) => Record::read(path, &machine()?)?,
         None => Record::default(),
@@ -93,9 +85,9 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     trueup_testkit::enter()?;
     for series in &SERIES {
         if options.profile {
-            alternate::profiled(series, &programs[1], &choice, &mut record)?;
+            alternate::profiled(series, &programs[1], options, &mut record)?;
         } else {
-            alternate::series(series, &programs, &choice, &mut record)?;
+            alternate::series(series, &programs, options, until, &mut record)?;
         }
         if let Some(path) = &options.record {
             record.write(path)?;

@@ -11,8 +11,10 @@ use trueup_net::{
 };
 use trueup_testkit::{Snapshot, index_of, ip_batch};
 
+use crate::writer::{Verb, write};
+
 /// `RTPROT_STATIC`: what other writers' objects bear.
-pub(crate) const FOREIGN: u8 = 4;
+const FOREIGN: u8 = 4;
 
 /// The device that our addresses and neighbours are on.
 const OURS: &str = "ours0";
@@ -22,8 +24,10 @@ const THEIRS: &str = "theirs0";
 /// The kinds, in the order of the lists here.
 pub(crate) const KINDS: [&str; 4] = ["route", "address", "neighbour", "rule"];
 
-/// Moves the calling thread to a namespace with the links, and waits until they have nothing to tell of themselves any more.
-pub(crate) fn make_links() {
+/// Moves the calling thread to a namespace with the links, which no longer announce themselves, and
+/// so many foreign routes.
+pub(crate) fn enter(foreign: u32) -> Result<()> {
+    trueup_testkit::enter()?;
     trueup_testkit::quiet_netns();
     trueup_testkit::uplinks(1);
     for name in [OURS, THEIRS] {
@@ -37,6 +41,9 @@ pub(crate) fn make_links() {
     // `fib_disable_ip`).
     ip_batch([format!("address add 192.0.2.1/32 dev {THEIRS}")]);
     Snapshot::settled();
+    // They stay.
+    let routes = (0..foreign).map(|at| route::<Dev>(40, at).with_protocol(FOREIGN).canonical());
+    write(Verb::Create, &routes.map(Object::Route).collect::<Vec<_>>())
 }
 
 fn family(at: u32) -> Family {
@@ -104,12 +111,6 @@ pub(crate) fn ours(each: u32, protocol: u8) -> Result<[Vec<Object>; 4]> {
 /// What other writers have of each kind, likewise.
 pub(crate) fn theirs(each: u32) -> Result<[Vec<Object>; 4]> {
     written(THEIRS, [30, 31, 32, 33], each, FOREIGN)
-}
-
-/// Other writers' routes, which stay.
-pub(crate) fn foreign_routes(count: u32) -> Vec<Object> {
-    let routes = (0..count).map(|at| route::<Dev>(40, at).with_protocol(FOREIGN).canonical());
-    routes.map(Object::Route).collect()
 }
 
 fn written(device: &str, lists: [u8; 4], each: u32, protocol: u8) -> Result<[Vec<Object>; 4]> {

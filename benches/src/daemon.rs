@@ -75,104 +75,90 @@ const FLOOR: &str = "floor";
 /// Its own name.
 const TRUEUP: &str = "trueup";
 
-type Piece<'a> = (String, Box<dyn Fn(&mut Rows) -> Result<()> + 'a>);
-
 pub(crate) fn main(options: &Options) -> Result<()> {
     trueup_testkit::enter()?;
-    let (mut rows, mut failed) = (Rows(Vec::new()), Vec::new());
-    for (name, piece) in pieces(options) {
-        if let Err(error) = piece(&mut rows) {
-            eprintln!("{name}: {error:#}");
-            failed.push(name);
+    let mut rows = Rows::default();
+    for part in Part::value_variants() {
+        if options.part.is_empty() || options.part.contains(part) {
+            measure(*part, options, &mut rows);
         }
     }
-    eprintln!("{}", table(&rows.0, FLOOR));
-    ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
+    eprintln!("{}", table(&rows.all, FLOOR));
+    ensure!(rows.failed.is_empty(), "failed: {}", rows.failed.join(", "));
     Ok(())
 }
 
-/// The rows so far.
-struct Rows(Vec<Row>);
+/// The rows so far, and the pieces of work that failed.
+#[derive(Default)]
+struct Rows {
+    all: Vec<Row>,
+    failed: Vec<String>,
+}
 
 impl Rows {
     /// Prints rows as lines of JSON, and keeps them for the table.
     fn show(&mut self, rows: impl IntoIterator<Item = Row>) -> Result<()> {
         for row in rows {
             row.print()?;
-            self.0.push(row);
+            self.all.push(row);
         }
         Ok(())
     }
+
+    /// Does a piece of work, in a namespace of its own.
+    fn piece(&mut self, name: String, piece: impl FnOnce(&mut Rows) -> Result<()>) {
+        if let Err(error) = piece(self) {
+            eprintln!("{name}: {error:#}");
+            self.failed.push(name);
+        }
+    }
 }
 
-/// The pieces of work, each in a namespace of its own.
-fn pieces(options: &Options) -> Vec<Piece<'_>> {
+fn measure(part: Part, options: &Options, rows: &mut Rows) {
     let given = |given: Option<usize>, quick, full| {
         given.unwrap_or(if options.quick { quick } else { full })
     };
     let of_day = (given(options.v4, 20_000, 1_000_000), given(options.v6, 4_000, 200_000));
-    let seconds = options.seconds.unwrap_or(if options.quick { 6 } else { 60 });
-    let lasts = Duration::from_secs(seconds);
-    let changes = given(options.changes, 50, 500);
-    let (watched, samples) = (given(options.watched, 1_000, 50_000), given(options.samples, 5, 50));
-    let sizes = match &options.sizes[..] {
-        [] if options.quick => &[1_000][..],
-        [] => &[1_000, 50_000, 1_000_000],
-        sizes => sizes,
-    };
-    let mut pieces: Vec<Piece<'_>> = Vec::new();
-    for part in Part::value_variants() {
-        if !options.part.is_empty() && !options.part.contains(part) {
-            continue;
-        }
-        match (part, &options.trueup) {
-            (Part::Forms, _) => {
-                let all = sizes.iter().flat_map(|size| {
-                    let forms = FORMS
-                        .iter()
-                        .flat_map(|form| EXCEPTIONS[..3].iter().map(move |it| (form, it)));
-                    forms.map(move |(form, exceptions)| (form, *size, exceptions))
-                });
-                pieces.extend(all.map(|(form, size, exceptions)| -> Piece<'_> {
+    let lasts = Duration::from_secs(options.seconds.unwrap_or(if options.quick { 6 } else { 60 }));
+    match (part, &options.trueup) {
+        (Part::Forms, _) => {
+            let changes = given(options.changes, 50, 500);
+            let sizes = match &options.sizes[..] {
+                [] if options.quick => &[1_000][..],
+                [] => &[1_000, 50_000, 1_000_000],
+                sizes => sizes,
+            };
+            for (size, form) in sizes.iter().flat_map(|size| FORMS.iter().map(move |it| (size, it)))
+            {
+                for exceptions in &EXCEPTIONS[..3] {
                     let name = format!("form {} {size} {}", form.name, exceptions.name);
-                    (
-                        name,
-                        Box::new(move |rows| {
-                            rows.show(turns::forms(form, size, exceptions, changes)?)
-                        }),
-                    )
-                }));
-            }
-            (Part::Day, _) => {
-                pieces
-                    .push(("day".to_owned(), Box::new(move |rows| day::run(of_day, lasts, rows))));
-            }
-            (Part::Watch, None) => eprintln!("watch: left out: no --trueup"),
-            (Part::Watch, Some(trueup)) => {
-                let lasts = lasts.min(Duration::from_secs(20));
-                pieces.extend(watch::STATES.iter().map(|state| -> Piece<'_> {
-                    (
-                        format!("watch {}", state.name),
-                        Box::new(move |rows| {
-                            rows.show(watch::run(trueup, state, watched, lasts, samples)?)
-                        }),
-                    )
-                }));
-            }
-            (Part::Bird, _) => {
-                eprintln!("zebra: left out: it takes changes from FRR's other daemons alone");
-                if trueup_works::find("bird").is_none() {
-                    eprintln!("bird: left out: not installed (Debian's package bird2)");
-                    continue;
+                    rows.piece(name, |rows| {
+                        rows.show(turns::forms(form, *size, exceptions, changes)?)
+                    });
                 }
-                pieces.push((
-                    "bird".to_owned(),
-                    Box::new(move |rows| rows.show([bird::run(of_day)?])),
-                ));
+            }
+        }
+        (Part::Day, _) => rows.piece("day".to_owned(), |rows| day::run(of_day, lasts, rows)),
+        (Part::Watch, None) => eprintln!("watch: left out: no --trueup"),
+        (Part::Watch, Some(trueup)) => {
+            let (size, samples) =
+                (given(options.watched, 1_000, 50_000), given(options.samples, 5, 50));
+            let lasts = lasts.min(Duration::from_secs(20));
+            for state in &watch::STATES {
+                rows.piece(format!("watch {}", state.name), |rows| {
+                    rows.show(watch::run(trueup, state, size, lasts, samples)?)
+                });
+            }
+        }
+        (Part::Bird, _) => {
+            eprintln!("zebra: left out: it takes changes from FRR's other daemons alone");
+            if trueup_works::find("bird").is_some() {
+                rows.piece("bird".to_owned(), |rows| rows.show([bird::run(of_day)?]));
+            } else {
+                eprintln!("bird: left out: not installed (Debian's package bird2)");
             }
         }
     }
-    pieces
 }
 
 /// Moves the calling thread to a namespace with the link that all gateways are behind; with nexthop

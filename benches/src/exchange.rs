@@ -2,6 +2,7 @@
 //! and, in turns with it, by a script that watches etcd with its own client and calls `ip`, as a
 //! small agent would be written.
 
+use std::collections::HashSet;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt as _;
@@ -87,8 +88,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         .collect();
     exports.push(export(Ipv4Addr::new(10, 21, 0, 0)));
     session.declare(&exports)?.into_result()?;
-    let last = listener.wait(prefix(Ipv4Addr::new(10, 21, 0, 0))?, BOUND)?;
-    last.context("`trueup watch` does not collect")?;
+    heard(&listener, Ipv4Addr::new(10, 21, 0, 0)).context("`trueup watch` does not collect")?;
 
     let mut ways = [("`trueup watch`", vec![]), ("etcdctl and `ip`", vec![])];
     for sample in 0..options.samples {
@@ -99,9 +99,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
                 0 => session.export(&[export(address)])?.into_result().map(drop)?,
                 _ => put(&store, address)?,
             }
-            let heard = listener
-                .wait(prefix(address)?, BOUND)?
-                .with_context(|| format!("{name}: no route to {address}"))?;
+            let heard = heard(&listener, address).context(*name)?;
             times.push(heard.duration_since(begun));
         }
     }
@@ -119,8 +117,10 @@ fn export(address: Ipv4Addr) -> Export {
     Export::new("route", address.to_string(), data)
 }
 
-fn prefix(address: Ipv4Addr) -> Result<Prefix> {
-    Ok(format!("{address}/32").parse()?)
+/// Waits until there is a route to an address.
+fn heard(listener: &Listener, address: Ipv4Addr) -> Result<Instant> {
+    let prefix = HashSet::from([Prefix::host(address.into())]);
+    listener.wait_all(prefix, BOUND)?.pop().with_context(|| format!("no route to {address}"))
 }
 
 /// Writes what the script watches, by the client that the exports go by as well.

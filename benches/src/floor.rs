@@ -14,8 +14,9 @@ use trueup_works::{
     ADDRESS_LINKS, CHANGES, FEW, FOREIGN, Family, GATEWAYS, PROTOCOL, Work, destination,
 };
 
+use crate::writer::Verb;
 pub(crate) use requests::Requests;
-use requests::{Verb, dump_routes, dump_rules};
+use requests::{dump_routes, dump_rules};
 pub(crate) use socket::Raw;
 
 mod requests;

@@ -20,7 +20,7 @@ use trueup_rtnl::{DEFAULT_PROTOCOL, Rtnl};
 use crate::crowd::{self, KINDS};
 use crate::kept::looped;
 use crate::usage::Times;
-use crate::writer::{Verb, message, write};
+use crate::writer::{Verb, message};
 
 /// Measures how long what another writer deletes is gone.
 #[derive(clap::Args)]
@@ -42,11 +42,9 @@ const BOUND: Duration = Duration::from_secs(30);
 const REST: Duration = Duration::from_millis(20);
 
 pub(crate) fn main(options: &Options) -> Result<()> {
-    trueup_testkit::enter()?;
     let Options { samples, foreign, .. } = *options;
     let managed = options.managed.max(2 * samples);
-    crowd::make_links();
-    write(Verb::Create, &crowd::foreign_routes(foreign))?;
+    crowd::enter(foreign)?;
     println!(
         "{managed} routes of ours, {} addresses, neighbours and rules each, among {foreign} foreign \
          routes, half of all IPv6; {samples} samples of each kind and family",

@@ -67,14 +67,8 @@ impl Listener {
         })
     }
 
-    /// Returns when an event of a prefix was heard, and passes over the others; `None` if none came
-    /// within `bound`.
-    pub(crate) fn wait(&self, prefix: Prefix, bound: Duration) -> Result<Option<Instant>> {
-        Ok(self.wait_all(HashSet::from([prefix]), bound)?.pop())
-    }
-
-    /// Returns when the first event of each of these prefixes was heard. Those of which none came
-    /// within `bound` are missing.
+    /// Returns when the first event of each of these prefixes was heard, and passes over others.
+    /// Those of which none came within `bound` are missing.
     pub(crate) fn wait_all(
         &self,
         mut prefixes: HashSet<Prefix>,

@@ -19,8 +19,8 @@ use trueup_net::{
     NextHops, Object, Observed, Owned, Plan, Route, Routes, Rule, RuleAction, plan_resolved,
     resolve,
 };
-use trueup_netlink::codec::{EncodeError, existing, link};
-use trueup_netlink::{Batch, Connect, Group, Namespace, Outcome, Push, Socket, Transport};
+use trueup_netlink::codec::{existing, link};
+use trueup_netlink::{Batch, Connect, Group, Namespace, Socket, Transport};
 use trueup_rtnl::DEFAULT_PROTOCOL;
 use trueup_testkit::{fresh_netns, index_of, ip_batch, quiet_netns};
 use trueup_works::Destination;
@@ -29,7 +29,7 @@ use trueup_works::internet::{Prefixes, thinned};
 
 use crate::pass::prefix;
 use crate::usage::median;
-use crate::writer::{Verb, encode};
+use crate::writer::{self, Verb, batches, encode};
 
 /// Measures what orders of the same changes cost the kernel. The internet's prefixes are read from
 /// the folder that $TRUEUP_DATA names; made up otherwise.
@@ -186,23 +186,6 @@ fn three_orders() -> Orders {
 
 // Sending.
 
-/// Messages made by an encoder for each item.
-fn batches<T>(
-    items: impl IntoIterator<Item = T>,
-    encode: impl Fn(&mut Vec<u8>, &T) -> Result<(), EncodeError>,
-) -> Result<Vec<Batch>> {
-    let mut batches = vec![Batch::new()];
-    for item in items {
-        let last = batches.len() - 1;
-        if batches[last].push(|buffer| encode(buffer, &item))? == Push::Full {
-            let mut batch = Batch::new();
-            ensure!(batch.push(|buffer| encode(buffer, &item))? == Push::Added);
-            batches.push(batch);
-        }
-    }
-    Ok(batches)
-}
-
 fn encoded(verb: Verb, objects: &[Object], order: &[usize]) -> Result<Vec<Batch>> {
     batches(order.iter().map(|at| &objects[*at]), |buffer, object| encode(buffer, verb, object))
 }
@@ -217,15 +200,7 @@ fn taken<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, Taken)> {
 
 fn send(mut batches: Vec<Batch>) -> Result<Taken> {
     let mut socket = Socket::open(&Namespace::current())?;
-    let ((), taken) = taken(|| {
-        for batch in &mut batches {
-            let outcomes = socket.send_batch(batch)?;
-            let refused = outcomes.iter().find(|outcome| **outcome != Outcome::Done);
-            ensure!(refused.is_none(), "refused: {refused:?}");
-        }
-        Ok(())
-    })?;
-    Ok(taken)
+    Ok(taken(|| writer::send(&mut socket, &mut batches))?.1)
 }
 
 // Works.

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::{env, fs, process};
+use std::{env, fs};
 
 use anyhow::{Context as _, Result, ensure};
 use trueup_file::{Settings, to_json, to_toml};
@@ -19,6 +19,7 @@ use trueup_testkit::ip_batch;
 use trueup_works::clock::{Took, timed, timed_command, timed_each};
 use trueup_works::{ADDRESS_LINKS, CHANGES, Destination, GATEWAYS, Program, Work};
 
+use crate::daemon::watch::Scratch;
 use crate::kept::Kept;
 
 /// How many changes come before those that count: what is made ready with the first is not theirs.
@@ -189,16 +190,13 @@ fn command() -> Option<PathBuf> {
 }
 
 fn run(verb: &str, format: &str, work: Work, size: usize) -> Result<Took> {
-    let folder = env::temp_dir().join(format!("trueup-bench-command-{}", process::id()));
-    trueup_testkit::empty_directory(&folder)?;
-    let file = folder.join(format!("internet.{format}"));
+    let scratch = Scratch::make("command")?;
+    let file = scratch.0.join(format!("internet.{format}"));
     let (settings, desired) = (Settings::default(), desired(work, size)?);
     let text =
         if format == "toml" { to_toml(&settings, &desired) } else { to_json(&settings, &desired) };
     fs::write(&file, text)?;
     let mut command = Command::new(command().context("the command")?);
-    command.arg(verb).arg(&file).arg("--state").arg(folder.join("state"));
-    let took = timed_command(command.stdout(Stdio::null()));
-    fs::remove_dir_all(&folder)?;
-    took
+    command.arg(verb).arg(&file).arg("--state").arg(scratch.0.join("state"));
+    timed_command(command.stdout(Stdio::null()))
 }

@@ -71,6 +71,13 @@ impl Row {
         self
     }
 
+    /// Of so many objects at rest, with the processor time of each second.
+    #[must_use]
+    pub(crate) fn at_rest(self, used: Duration, lasts: Duration, size: usize) -> Row {
+        let times = lasts.as_secs().max(1) as usize;
+        Row { times, size, ..self.with_processor(used, times) }
+    }
+
     /// Prints its line of JSON.
     pub(crate) fn print(&self) -> Result<()> {
         println!("{}", serde_json::to_string(self)?);

@@ -15,7 +15,7 @@ use trueup_works::clock::processor_of_thread;
 
 use crate::crowd;
 use crate::kept::looped;
-use crate::writer::{Verb, message, write};
+use crate::writer::{Verb, message};
 
 /// Measures what a loop costs beside busy other writers.
 #[derive(clap::Args)]
@@ -37,11 +37,9 @@ pub(crate) struct Options {
 const BOUND: Duration = Duration::from_secs(30);
 
 pub(crate) fn main(options: &Options) -> Result<()> {
-    trueup_testkit::enter()?;
     let Options { managed, foreign, .. } = *options;
     let lasts = Duration::from_secs(options.seconds);
-    crowd::make_links();
-    write(Verb::Create, &crowd::foreign_routes(foreign))?;
+    crowd::enter(foreign)?;
 
     // It sees all that is sent.
     let points = Points::counted();

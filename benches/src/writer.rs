@@ -1,6 +1,6 @@
 //! Whoever else writes: objects of all kinds, at once, and each by itself.
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use trueup_net::Object;
 use trueup_netlink::codec::{EncodeError, address, existing, neighbour, nexthop, route, rule};
 use trueup_netlink::{Batch, Namespace, Outcome, Push, Socket};
@@ -43,23 +43,35 @@ pub(crate) fn message(verb: Verb, object: &Object) -> Result<Vec<u8>> {
     Ok(buffer)
 }
 
-/// Creates or deletes all of them, in batches.
-pub(crate) fn write(verb: Verb, objects: &[Object]) -> Result<()> {
-    let mut socket = Socket::open(&Namespace::current())?;
-    let mut batch = Batch::new();
-    let mut left = objects.iter().peekable();
-    while let Some(object) = left.peek() {
-        if batch.push(|buffer| encode(buffer, verb, object))? == Push::Added {
-            left.next();
-            if left.peek().is_some() {
-                continue;
-            }
-        }
-        let outcomes = socket.send_batch(&mut batch)?;
-        if let Some(refused) = outcomes.iter().find(|outcome| **outcome != Outcome::Done) {
-            bail!("refused: {refused:?}");
+/// Makes messages by an encoder for each item, in batches.
+pub(crate) fn batches<T>(
+    items: impl IntoIterator<Item = T>,
+    encode: impl Fn(&mut Vec<u8>, &T) -> Result<(), EncodeError>,
+) -> Result<Vec<Batch>> {
+    let mut batches = vec![Batch::new()];
+    for item in items {
+        let last = batches.len() - 1;
+        if batches[last].push(|buffer| encode(buffer, &item))? == Push::Full {
+            let mut batch = Batch::new();
+            ensure!(batch.push(|buffer| encode(buffer, &item))? == Push::Added);
+            batches.push(batch);
         }
     }
-    ensure!(batch.is_empty(), "all was sent");
+    Ok(batches)
+}
+
+/// Sends batches, none of whose messages the kernel may refuse.
+pub(crate) fn send(socket: &mut Socket, batches: &mut [Batch]) -> Result<()> {
+    for batch in batches {
+        let outcomes = socket.send_batch(batch)?;
+        let refused = outcomes.iter().find(|outcome| **outcome != Outcome::Done);
+        ensure!(refused.is_none(), "refused: {refused:?}");
+    }
     Ok(())
+}
+
+/// Does it to all of them.
+pub(crate) fn write(verb: Verb, objects: &[Object]) -> Result<()> {
+    let mut batches = batches(objects, |buffer, object| encode(buffer, verb, object))?;
+    send(&mut Socket::open(&Namespace::current())?, &mut batches)
 }

@@ -2,15 +2,14 @@
 //! on them.
 //!
 //! `cargo xtask counts` counts the instructions of each of the [`WORKS`] under valgrind and
-//! compares them with `benches/counts.toml`; the benches under criterion take their inputs from
-//! [`made`].
+//! compares them with `benches/counts.toml`; `cargo bench` times them.
 //!
 //! This is a package of its own, and has few dependencies, so that counting does not wait for a
 //! database and a command line to be built.
 
 #![forbid(unsafe_code)]
 
-pub mod made;
+mod made;
 mod works;
 
 pub use works::{Runs, WORKS, Work};

@@ -12,15 +12,15 @@ use trueup_netlink::codec::route::{self, Row};
 use trueup_netlink::wire::{MessageWriter, Messages, NLM_F_MULTI};
 
 /// The protocol that the routes bear.
-pub const MARKER: u8 = 116;
+pub(crate) const MARKER: u8 = 116;
 /// The index of the interface that all gateways are behind.
-pub const DEV: u32 = 2;
+pub(crate) const DEV: u32 = 2;
 /// Over how many gateways the routes are spread.
 const GATEWAYS: usize = 64;
 
 /// As many prefixes, ascending: /24 from 16.0.0.0 on, of which there is room for 13,631,488 before
 /// multicast; /48 from 2a00:: on.
-pub fn prefixes(family: Family, count: usize) -> impl Iterator<Item = Prefix> {
+pub(crate) fn prefixes(family: Family, count: usize) -> impl Iterator<Item = Prefix> {
     (0..count).filter_map(move |at| prefix(family, at))
 }
 
@@ -48,7 +48,7 @@ fn gateway(family: Family, at: usize) -> IpAddr {
 }
 
 /// A route to each prefix as the kernel reports it, in its order.
-pub fn routes(family: Family, count: usize) -> Vec<Route> {
+pub(crate) fn routes(family: Family, count: usize) -> Vec<Route> {
     let routes = prefixes(family, count).enumerate().map(|(at, prefix)| {
         let hop = NextHop::via(gateway(family, at)).with_dev(Dev::index(DEV));
         let mut route = Route::new(prefix, NextHops::One(hop)).canonical();
@@ -59,16 +59,12 @@ pub fn routes(family: Family, count: usize) -> Vec<Route> {
 }
 
 /// What a route has beside its key, for a diff.
-pub fn value(route: &Route) -> (RouteType, &NextHops) {
+pub(crate) fn value(route: &Route) -> (RouteType, &NextHops) {
     (route.kind, &route.nexthops)
 }
 
 /// The diff of items that are all ours, by their values.
-///
-/// # Errors
-///
-/// When two desired items have one key.
-pub fn two_way<'a, T, K: Ord, V: PartialEq>(
+pub(crate) fn two_way<'a, T, K: Ord, V: PartialEq>(
     desired: &'a [T],
     observed: &'a [T],
     key: impl Fn(&'a T) -> K,
@@ -85,7 +81,7 @@ pub fn two_way<'a, T, K: Ord, V: PartialEq>(
 }
 
 /// The same elements, each far from where it was; always in the same places.
-pub fn shuffled<T: Clone>(items: &[T]) -> Vec<T> {
+pub(crate) fn shuffled<T: Clone>(items: &[T]) -> Vec<T> {
     let count = items.len();
     // It has no factor in common with the sizes in use, which are powers of ten.
     const STRIDE: usize = 618_033_989;
@@ -94,7 +90,7 @@ pub fn shuffled<T: Clone>(items: &[T]) -> Vec<T> {
 }
 
 /// The same as they are desired: by whichever device the gateway is reached by.
-pub fn wanted(family: Family, count: usize) -> impl Iterator<Item = Route<IfName>> {
+pub(crate) fn wanted(family: Family, count: usize) -> impl Iterator<Item = Route<IfName>> {
     let prefixes = prefixes(family, count).enumerate();
     prefixes.map(move |(at, prefix)| {
         let hop = NextHop::via(gateway(family, at));
@@ -103,12 +99,12 @@ pub fn wanted(family: Family, count: usize) -> impl Iterator<Item = Route<IfName
 }
 
 /// The desired state that has these routes and nothing else.
-pub fn desired(family: Family, count: usize) -> Desired {
+pub(crate) fn desired(family: Family, count: usize) -> Desired {
     Desired::default().with_routes(wanted(family, count).collect::<Routes>())
 }
 
 /// What is observed where these routes are.
-pub fn observed(routes: Vec<Route>) -> Observed {
+pub(crate) fn observed(routes: Vec<Route>) -> Observed {
     Observed::default().with_routes(routes).with_complete([Kind::Route].into_iter().collect())
 }
 
@@ -117,7 +113,7 @@ pub fn observed(routes: Vec<Route>) -> Observed {
 ///
 /// The attributes are those of `fib_dump_info` and `rt6_fill_node` for a route through one gateway,
 /// in their order.
-pub fn dump(routes: &[Route]) -> Vec<u8> {
+pub(crate) fn dump(routes: &[Route]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for route in routes {
         let NextHops::One(hop) = &route.nexthops else {
@@ -155,17 +151,17 @@ pub fn dump(routes: &[Route]) -> Vec<u8> {
 }
 
 /// A matcher for dumps of routes that are wanted.
-pub fn matcher(wanted: &Routes) -> DumpMatcher<'_> {
+pub(crate) fn matcher(wanted: &Routes) -> DumpMatcher<'_> {
     DumpMatcher::new(wanted, &Devices::default(), MARKER)
 }
 
 /// Matches a dump, and returns how many of its rows are in sync.
-pub fn match_dump(matcher: &mut DumpMatcher<'_>, family: Family, dump: &[u8]) -> usize {
+pub(crate) fn match_dump(matcher: &mut DumpMatcher<'_>, family: Family, dump: &[u8]) -> usize {
     match_rows(matcher, family, rows(dump))
 }
 
 /// The same with rows that have been read already: the diff alone.
-pub fn match_rows(
+pub(crate) fn match_rows(
     matcher: &mut DumpMatcher<'_>,
     family: Family,
     rows: impl IntoIterator<Item = PlainRoute>,
@@ -183,7 +179,7 @@ pub fn match_rows(
 
 /// The rows of a dump, as the matcher takes them.
 #[inline]
-pub fn rows(dump: &[u8]) -> impl Iterator<Item = PlainRoute> + '_ {
+pub(crate) fn rows(dump: &[u8]) -> impl Iterator<Item = PlainRoute> + '_ {
     Messages::new(dump).filter_map(|message| match Row::parse(message.body) {
         Ok(Some(row)) => row.plain().copied(),
         _ => None,
@@ -193,7 +189,7 @@ pub fn rows(dump: &[u8]) -> impl Iterator<Item = PlainRoute> + '_ {
 /// Routes of which one at a time is to lead another way, as in a loop between two looks at the
 /// whole.
 #[derive(Debug)]
-pub struct Changing {
+pub(crate) struct Changing {
     routes: Routes,
     tracker: Tracker,
     count: usize,
@@ -202,14 +198,14 @@ pub struct Changing {
 
 impl Changing {
     /// As many IPv4 routes, all of which are there.
-    pub fn new(count: usize) -> Changing {
+    pub(crate) fn new(count: usize) -> Changing {
         let routes: Routes = wanted(Family::Inet, count).collect();
         Changing { tracker: Tracker::in_sync(&routes), routes, count, changes: 0 }
     }
 
     /// Has the next route lead another way, makes the plan for it, and takes it for carried out.
     /// `None` is a plan that could not be made.
-    pub fn change(&mut self) -> Option<Plan> {
+    pub(crate) fn change(&mut self) -> Option<Plan> {
         self.changes += 1;
         let at = self.changes % self.count;
         let prefix = prefix(Family::Inet, at)?;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
+use super::Options;
 use super::profile::Profile;
 use super::program::Program;
 use super::record::{Entry, Record, rank};
@@ -17,22 +18,7 @@ use trueup_works::Work;
 /// How often those beside floor and trueup take part, at most, up to 100,000 objects and above.
 const TURNS_OF_OTHERS: (usize, usize) = (3, 1);
 
-/// What is run.
-#[derive(Clone, Debug)]
-pub(super) struct Choice {
-    /// These works alone, or all.
-    pub(super) works: Vec<Work>,
-    /// These sizes alone, or those of each series.
-    pub(super) sizes: Vec<usize>,
-    /// No sizes above, of routes: of heavier objects fewer.
-    pub(super) largest: usize,
-    /// So many turns, or as many as the size allows.
-    pub(super) runs: Option<usize>,
-    /// From then on there is but one turn more of each size.
-    pub(super) until: Instant,
-}
-
-impl Choice {
+impl Options {
     /// No sizes of a series of which nothing is to be measured.
     fn sizes(&self, series: &Series) -> Vec<usize> {
         if !series.steps.iter().any(|step| self.measures(series, step)) {
@@ -40,12 +26,14 @@ impl Choice {
         }
         let largest = series.sizes.iter().copied().max().unwrap_or(0);
         let sizes = if self.sizes.is_empty() { series.sizes } else { &self.sizes };
-        let bound = largest.min(self.largest / series.weight);
+        let most = self.largest.unwrap_or(if self.quick { 20_000 } else { usize::MAX });
+        let bound = largest.min(most / series.weight);
         sizes.iter().copied().filter(|size| *size <= bound).collect()
     }
 
     fn runs(&self, series: &Series, size: usize) -> usize {
         self.runs.unwrap_or(match size * series.weight {
+            _ if self.quick => 3,
             0..=1_000 => 11,
             1_001..=10_000 => 7,
             10_001..=100_000 => 5,
@@ -54,24 +42,25 @@ impl Choice {
     }
 
     fn measures(&self, series: &Series, step: &Step) -> bool {
-        self.works.is_empty() && !series.if_named || self.works.contains(&step.work)
+        self.work.is_empty() && !series.if_named || self.work.contains(&step.work)
     }
 }
 
 /// Runs a series, and puts what it took into the record: what an earlier run left there of the same
-/// works is replaced.
+/// works is replaced. Past `until` there is but one turn more of each size.
 pub(super) fn series(
     series: &Series,
     programs: &[Program],
-    choice: &Choice,
+    options: &Options,
+    until: Instant,
     record: &mut Record,
 ) -> Result<()> {
-    for size in choice.sizes(series) {
-        let mut turns = Turns::new(series, choice, size);
+    for size in options.sizes(series) {
+        let mut turns = Turns::new(series, options, size);
         turns.begin()?;
-        let runs = choice.runs(series, size);
+        let runs = options.runs(series, size);
         for run in 0..runs {
-            if run > 0 && Instant::now() > choice.until {
+            if run > 0 && Instant::now() > until {
                 eprintln!("time is up: {run} of {runs} turns");
                 break;
             }
@@ -93,16 +82,16 @@ pub(super) fn series(
 pub(super) fn profiled(
     series: &Series,
     program: &Program,
-    choice: &Choice,
+    options: &Options,
     record: &mut Record,
 ) -> Result<()> {
-    let Some(size) = choice.sizes(series).into_iter().max() else {
+    let Some(size) = options.sizes(series).into_iter().max() else {
         return Ok(());
     };
-    let mut turns = Turns::new(series, choice, size);
+    let mut turns = Turns::new(series, options, size);
     turns.begin()?;
     for step in series.steps {
-        if choice.measures(series, step) {
+        if options.measures(series, step) {
             match Profile::take(program, step.work, size) {
                 Ok(profile) => record.put_profile(profile),
                 Err(error) => {
@@ -121,7 +110,7 @@ pub(super) fn profiled(
 /// The turns of a series at a size.
 struct Turns<'a> {
     series: &'a Series,
-    choice: &'a Choice,
+    options: &'a Options,
     size: usize,
     entries: Vec<Entry>,
     /// The kernel's own.
@@ -131,8 +120,8 @@ struct Turns<'a> {
 }
 
 impl<'a> Turns<'a> {
-    fn new(series: &'a Series, choice: &'a Choice, size: usize) -> Turns<'a> {
-        Turns { series, choice, size, entries: Vec::new(), rules: 0, marked: 0 }
+    fn new(series: &'a Series, options: &'a Options, size: usize) -> Turns<'a> {
+        Turns { series, options, size, entries: Vec::new(), rules: 0, marked: 0 }
     }
 
     /// Makes the namespace.
@@ -171,7 +160,7 @@ impl<'a> Turns<'a> {
         let steps = self.series.steps.iter();
         let can: Vec<&Step> = steps
             .filter(|step| {
-                self.choice.measures(self.series, step) && program.can(step.work, self.size)
+                self.options.measures(self.series, step) && program.can(step.work, self.size)
             })
             .filter(|step| !self.has_failed(program, step.work))
             .collect();

@@ -2,8 +2,7 @@
 //! that it makes, into what it does besides, or into the program itself.
 
 use std::path::Path;
-use std::process::{self, Command};
-use std::{env, fs};
+use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use nix::sys::stat::Mode;
@@ -11,6 +10,7 @@ use nix::unistd::mkfifo;
 use serde::{Deserialize, Serialize};
 
 use super::program::{Program, with_timeout};
+use crate::daemon::watch::Scratch;
 use trueup_works::Work;
 use trueup_works::clock::{ACKNOWLEDGES, STARTS};
 
@@ -41,11 +41,9 @@ pub(super) struct Samples {
 impl Profile {
     /// Has a program do a work under `perf`, which has to be allowed to look into the kernel.
     pub(super) fn take(program: &Program, work: Work, size: usize) -> Result<Profile> {
-        let dir = env::temp_dir().join(format!("trueup-profile-{}", process::id()));
-        trueup_testkit::empty_directory(&dir).with_context(|| dir.display().to_string())?;
-        let samples = sampled(&dir, program, work, size);
-        fs::remove_dir_all(&dir)?;
-        Ok(Profile { work: work.to_string(), size, samples: samples? })
+        let scratch = Scratch::make("profile")?;
+        let samples = sampled(&scratch.0, program, work, size)?;
+        Ok(Profile { work: work.to_string(), size, samples })
     }
 }
 

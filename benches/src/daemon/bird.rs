@@ -10,11 +10,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use trueup_net::{Family, IfName, NextHops, Prefix};
 use trueup_works::bird::{BOUND, Bird};
-use trueup_works::clock::{nanos, processor_of};
+use trueup_works::clock::processor_of;
 use trueup_works::internet::Prefixes;
 
+use super::day::GATEWAY_FAILS;
 use super::enter_namespace;
 use super::table::{Table, next};
+use super::turns::Turns;
 use crate::floor;
 use crate::listener::Listener;
 use crate::row::Row;
@@ -34,27 +36,18 @@ pub(super) fn run((v4, v6): (usize, usize)) -> Result<Row> {
     thread::sleep(Duration::from_secs(2));
 
     let listener = Listener::start()?;
-    let (mut latencies, mut longest) = (Vec::new(), Duration::ZERO);
+    let mut turns = Turns::default();
     let before = processor_of(bird.id())?;
     for command in ["disable leading", "enable leading"] {
         let start = Instant::now();
         bird.ask(command)?;
         let heard = listener.wait_all(prefixes.clone(), Duration::from_secs(60))?;
-        let times = heard.iter().map(|at| at.saturating_duration_since(start));
-        longest = times.clone().max().unwrap_or_default().max(longest);
-        latencies.extend(times);
+        turns.count_each(start, prefixes.len(), heard);
         thread::sleep(Duration::from_secs(1));
         drop(listener.take());
     }
-    let used = processor_of(bird.id())?.saturating_sub(before);
-    let title = "a gateway fails, and comes back: each of its prefixes";
-    let unheard = 2 * prefixes.len() - latencies.len();
-    let mut row = Row::new("bird", "daemon-day-gateway", title)
-        .with_times(latencies, table.len())
-        .with_processor(used, 2);
-    (row.times, row.objects, row.unheard) = (2, prefixes.len(), unheard);
-    row.total_ns = nanos(longest);
-    Ok(row)
+    turns.processor = processor_of(bird.id())?.saturating_sub(before);
+    Ok(turns.row("bird", "daemon-day-gateway", GATEWAY_FAILS, table.len(), prefixes.len()))
 }
 
 /// The routes as static protocols, and the kernel protocols that carry them over.

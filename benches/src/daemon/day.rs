@@ -24,6 +24,8 @@ use crate::listener::{Heard, Listener};
 use crate::row::Row;
 use crate::writer::{Verb, write};
 
+/// The title of a row.
+pub(super) const GATEWAY_FAILS: &str = "a gateway fails, and comes back: each of its prefixes";
 /// How many prefixes change at once.
 const CHANGED: [usize; 3] = [1, 10, 1_000];
 /// The time between two changes.
@@ -84,11 +86,8 @@ impl Day<'_> {
         let lasts = self.lasts.min(Duration::from_secs(20));
         let meter = Meter::start(self.listener)?;
         thread::sleep(lasts);
-        let seconds = usize::try_from(lasts.as_secs())?.max(1);
-        let mut row = Row::new(TRUEUP, "daemon-day-rest", "nothing changes: each second")
-            .with_processor(meter.read()?, seconds);
-        (row.size, row.times) = (self.table.len(), seconds);
-        Ok(row)
+        let row = Row::new(TRUEUP, "daemon-day-rest", "nothing changes: each second");
+        Ok(row.at_rest(meter.read()?, lasts, self.table.len()))
     }
 
     /// So many prefixes get another gateway, ten times a second.
@@ -138,15 +137,14 @@ impl Day<'_> {
             thread::sleep(BOUND);
             ours.processor += meter.read()?;
             let first = first_of_each(&self.listener.take());
-            ours.count_each(self.table, &places, &first, start);
-            behind.count_each(self.table, &one, &first, start_of_last);
+            ours.count_each(start, places.len(), self.heard_of(&places, &first));
+            behind.count_each(start_of_last, one.len(), self.heard_of(&one, &first));
         }
         behind.longest = Duration::ZERO;
         let theirs = self.gateway_fails_on_the_floor(&places)?;
-        let title = "a gateway fails, and comes back: each of its prefixes";
         let size = self.table.len();
         let row = |program, turns: Turns| {
-            turns.row(program, "daemon-day-gateway", title, size, places.len())
+            turns.row(program, "daemon-day-gateway", GATEWAY_FAILS, size, places.len())
         };
         let title = "one prefix, right behind a gateway that fails";
         let behind = behind.row(TRUEUP, "daemon-day-behind", title, size, 1);
@@ -171,12 +169,20 @@ impl Day<'_> {
             turns.processor += processor_of_thread()?.saturating_sub(used);
             thread::sleep(BOUND);
             let first = first_of_each(&self.listener.take());
-            turns.count_each(self.table, places, &first, start);
+            turns.count_each(start, places.len(), self.heard_of(places, &first));
         }
         self.kept.0.handle().resume()?;
         // The full pass that follows is no part of anything that is measured.
         self.kept.wait_tried(self.kept.update(Vec::new())?)?;
         Ok(turns)
+    }
+
+    fn heard_of(
+        &self,
+        places: &[usize],
+        first: &HashMap<Prefix, Instant>,
+    ) -> impl Iterator<Item = Instant> {
+        places.iter().filter_map(|at| first.get(&self.table.prefix(*at)).copied())
     }
 
     /// Announcements and withdrawals, handed in as they come.

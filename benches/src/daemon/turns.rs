@@ -1,7 +1,7 @@
 //! Changes of trueup and of the floor in turn: what each took from the call to the kernel's event,
 //! and of the processor; and single changes of each form of route, among many.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process;
 use std::thread;
@@ -45,20 +45,19 @@ impl Turns {
         self.unheard += due - heard.len();
     }
 
-    /// Counts one change of these places, and the time of each of them.
+    /// Counts one change of so many prefixes, and the time of each that was heard of.
     pub(super) fn count_each(
         &mut self,
-        table: &Table,
-        places: &[usize],
-        first: &HashMap<Prefix, Instant>,
         start: Instant,
+        due: usize,
+        heard: impl IntoIterator<Item = Instant>,
     ) {
-        let times = places.iter().filter_map(|at| first.get(&table.prefix(*at)));
         let before = self.latencies.len();
-        self.latencies.extend(times.map(|at| at.saturating_duration_since(start)));
+        let times = heard.into_iter().map(|at| at.saturating_duration_since(start));
+        self.latencies.extend(times);
         let new = &self.latencies[before..];
         self.longest = new.iter().copied().max().unwrap_or_default().max(self.longest);
-        self.unheard += places.len() - new.len();
+        self.unheard += due - new.len();
         self.changes += 1;
     }
 

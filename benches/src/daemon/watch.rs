@@ -124,20 +124,15 @@ pub(super) fn run(
     empty(trueup, &scratch.0)?;
     write(Verb::Delete, &foreign)?;
 
-    let seconds = usize::try_from(lasts.as_secs())?.max(1);
     let at = format!("trueup watch{title}: each second at rest");
-    let mut rest =
-        Row::new(TRUEUP, format!("daemon-watch-rest-{name}"), at).with_processor(at_rest, seconds);
-    (rest.size, rest.times) = (size, seconds);
-    let (count, after) = (
-        latencies.len(),
-        format!("trueup watch{title}: a deleted route, with the debounce of 100 ms"),
-    );
+    let rest = Row::new(TRUEUP, format!("daemon-watch-rest-{name}"), at);
+    let after = format!("trueup watch{title}: a deleted route, with the debounce of 100 ms");
+    let count = latencies.len();
     let mut restore = Row::new(TRUEUP, format!("daemon-watch-restore-{name}"), after)
         .with_times(latencies, size)
         .with_processor(used, count);
     restore.objects = 1;
-    Ok([rest, restore])
+    Ok([rest.at_rest(at_rest, lasts, size), restore])
 }
 
 /// Waits until so many routes are there.
@@ -158,13 +153,9 @@ fn empty(trueup: &Path, scratch: &Path) -> Result<()> {
     let file = scratch.join("nothing.json");
     let nothing = Desired::default().with_routes(Routes::new());
     fs::write(&file, to_json(&Settings::default(), &nothing))?;
-    let status = Command::new(trueup)
-        .arg("apply")
-        .arg(&file)
-        .arg("--state")
-        .arg(scratch.join("state"))
-        .stdout(Stdio::null())
-        .status()?;
+    let mut apply = Command::new(trueup);
+    apply.arg("apply").arg(&file).arg("--state").arg(scratch.join("state"));
+    let status = apply.stdout(Stdio::null()).status()?;
     ensure!(status.success(), "trueup apply: {status}");
     Ok(())
 }

@@ -10,6 +10,8 @@ use trueup_netlink::wire::{
 };
 use trueup_works::{Destination, PROTOCOL};
 
+use crate::writer::Verb;
+
 /// More in one send makes nothing cheaper.
 const BATCH_BYTES: usize = 64 * 1024;
 
@@ -39,17 +41,6 @@ pub(crate) struct Requests {
     /// Where the last message begins.
     last: usize,
     count: u32,
-}
-
-/// What is done to an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verb {
-    /// It is made, exclusively.
-    Create,
-    /// It takes the place of the one on its key.
-    Replace,
-    /// It is deleted, whoever made it.
-    Delete,
 }
 
 /// An attribute of a message, by its type.
