@@ -213,25 +213,18 @@ fn annotated(text: &str) -> Vec<((Sort, u32), String)> {
 
 /// One line a number and what shows it.
 fn table(shown: &BTreeMap<(Sort, u32), Vec<Shown>>, columns: &[(&str, Ran)]) -> String {
-    let mut out = String::from("| | shown by |");
-    for (column, _) in columns {
-        out.push_str(&format!(" {column} |"));
-    }
-    out.push_str(&format!("\n|---|---|{}\n", "---|".repeat(columns.len())));
-    for ((sort, number), all) in shown {
-        for one in all {
-            let name = match &one.file {
-                None => one.name.clone(),
-                Some(file) => format!("{} in {file}", one.name),
-            };
-            out.push_str(&format!("| {} {number} | {name} |", sort.word()));
-            for (column, ran) in columns {
-                out.push_str(&format!(" {} |", ended(one, column, ran)));
-            }
-            out.push('\n');
-        }
-    }
-    out
+    let names = columns.iter().map(|(column, _)| (*column).to_owned());
+    let head = ["".to_owned(), "shown by".to_owned()].into_iter().chain(names);
+    let all = shown.iter().flat_map(|(label, all)| all.iter().map(move |one| (label, one)));
+    let rows = all.map(|((sort, number), one)| {
+        let name = match &one.file {
+            None => one.name.clone(),
+            Some(file) => format!("{} in {file}", one.name),
+        };
+        let ended = columns.iter().map(|(column, ran)| ended(one, column, ran));
+        [format!("{} {number}", sort.word()), name].into_iter().chain(ended).collect()
+    });
+    crate::tools::table(head.collect(), rows)
 }
 
 fn ended(one: &Shown, column: &str, ran: &Ran) -> String {

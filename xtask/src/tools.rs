@@ -79,6 +79,14 @@ pub(crate) fn emptied(folder: &Path) -> Result<()> {
     at(folder, fs::create_dir_all(folder))
 }
 
+/// A table as pages have it.
+pub(crate) fn table(head: Vec<String>, rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let line = "|---".repeat(head.len());
+    let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let rows: String = rows.into_iter().map(row).collect();
+    format!("{}{line}|\n{rows}", row(head))
+}
+
 /// Replaces what a page has between two marks.
 pub(crate) fn between_marks(page: &str, begin: &str, end: &str, text: &str) -> Result<String> {
     let parts =

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context as _, Result};
 
 use super::record::{Entry, Figures, Record, megabytes, rank, seconds};
-use super::series::{Step, steps};
+use super::series::{Limit, Step, steps};
 
 const BEGIN: &str = "<!-- begin: written by `cargo xtask bench --write` -->\n";
 const END: &str = "<!-- end -->\n";
@@ -65,7 +65,7 @@ fn headline(record: &Record) -> String {
             if is_limited { bounds(record, &figures, step) } else { String::new() },
             format!("{processor:.2}"),
             format!("{megabytes:.1} MB"),
-            bound(step.peak_mb.filter(|_| is_limited), megabytes, " MB"),
+            if is_limited { memory(megabytes, step) } else { String::new() },
         ]);
     }
     table.0
@@ -76,22 +76,26 @@ fn bounds(record: &Record, figures: &Figures, step: &Step) -> String {
     let wall = |figures: &Figures| figures.median.wall_ns as f64 / 1e3;
     let smallest = record.of(step.work).next().and_then(|entry| entry.figures("trueup", "floor"));
     let grown = smallest.map_or(1.0, |smallest| wall(figures) / wall(&smallest));
-    let bounds = [
-        bound(step.floors, figures.ratio, "×"),
-        bound(step.micros, wall(figures), " µs"),
-        bound(step.growth, grown, "× of the smallest size's"),
-    ];
-    let bounds: Vec<String> = bounds.into_iter().filter(|text| !text.is_empty()).collect();
-    bounds.join("; ")
+    let bounds = step.limits.iter().filter_map(|limit| match *limit {
+        Limit::Floors(most) => Some(bound(most, figures.ratio, "×")),
+        Limit::Micros(most) => Some(bound(most, wall(figures), " µs")),
+        Limit::Growth(most) => Some(bound(most, grown, "× of the smallest size's")),
+        Limit::Megabytes(_) => None,
+    });
+    bounds.collect::<Vec<_>>().join("; ")
 }
 
-/// A limit, and whether it is missed.
-fn bound(limit: Option<f64>, value: f64, unit: &str) -> String {
-    match limit {
-        None => String::new(),
-        Some(limit) if value <= limit => format!("{limit}{unit}"),
-        Some(limit) => format!("{limit}{unit}, missed"),
-    }
+/// The limit of memory, and whether it is missed.
+fn memory(megabytes: f64, step: &Step) -> String {
+    let bounds = step.limits.iter().filter_map(|limit| match *limit {
+        Limit::Megabytes(most) => Some(bound(most, megabytes, " MB")),
+        _ => None,
+    });
+    bounds.collect()
+}
+
+fn bound(most: f64, value: f64, unit: &str) -> String {
+    format!("{most}{unit}{}", if value <= most { "" } else { ", missed" })
 }
 
 /// A row a work, a column a size.

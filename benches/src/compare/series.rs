@@ -37,36 +37,25 @@ pub(crate) struct Step {
     pub(super) work: Work,
     /// In words, for a table.
     pub(super) title: &'static str,
+    pub(super) limits: &'static [Limit],
+}
+
+/// What a work may take at most.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Limit {
     /// So many times the wall time of the floor.
-    pub(super) floors: Option<f64>,
+    Floors(f64),
     /// Wall time, microseconds.
-    pub(super) micros: Option<f64>,
+    Micros(f64),
     /// So many times the wall time at the smallest size.
-    pub(super) growth: Option<f64>,
+    Growth(f64),
     /// Memory resident, MB (10^6 bytes).
-    pub(super) peak_mb: Option<f64>,
+    Megabytes(f64),
 }
+use Limit::{Floors, Growth, Megabytes, Micros};
 
-const fn step(work: Work, title: &'static str) -> Step {
-    Step { work, title, floors: None, micros: None, growth: None, peak_mb: None }
-}
-
-impl Step {
-    const fn floors(self, times: f64) -> Step {
-        Step { floors: Some(times), ..self }
-    }
-
-    const fn megabytes(self, megabytes: f64) -> Step {
-        Step { peak_mb: Some(megabytes), ..self }
-    }
-
-    const fn micros(self, micros: f64) -> Step {
-        Step { micros: Some(micros), ..self }
-    }
-
-    const fn growth(self, times: f64) -> Step {
-        Step { growth: Some(times), ..self }
-    }
+const fn step(work: Work, title: &'static str, limits: &'static [Limit]) -> Step {
+    Step { work, title, limits }
 }
 
 const fn series(held: Held, sizes: &'static [usize], steps: &'static [Step]) -> Series {
@@ -85,9 +74,11 @@ pub(super) const SERIES: [Series; 15] = [
     series(
         ROUTES,
         TO_A_MILLION,
-        &[step(RouteNoop(Inet), "IPv4 routes: nothing to do, against a dump")
-            .floors(1.15)
-            .megabytes(100.0)],
+        &[step(
+            RouteNoop(Inet),
+            "IPv4 routes: nothing to do, against a dump",
+            &[Floors(1.15), Megabytes(100.0)],
+        )],
     ),
     series(
         Held::Crowd,
@@ -95,17 +86,20 @@ pub(super) const SERIES: [Series; 15] = [
         &[step(
             FewNoop,
             "1,000 IPv4 routes among foreign ones: nothing to do, against a filtered dump",
-        )
-        .floors(1.10)
-        .megabytes(12.0)],
+            &[Floors(1.10), Megabytes(12.0)],
+        )],
     ),
     series(
         Held::Nothing,
         TO_A_MILLION,
         &[
-            step(RouteCreate(Inet), "IPv4 routes: create").floors(1.08),
-            step(RouteGateway, "IPv4 routes: another gateway, in place").floors(1.08),
-            step(RouteDelete(Inet), "IPv4 routes: delete, against ascending order").floors(0.75),
+            step(RouteCreate(Inet), "IPv4 routes: create", &[Floors(1.08)]),
+            step(RouteGateway, "IPv4 routes: another gateway, in place", &[Floors(1.08)]),
+            step(
+                RouteDelete(Inet),
+                "IPv4 routes: delete, against ascending order",
+                &[Floors(0.75)],
+            ),
         ],
     ),
     series(
@@ -114,9 +108,8 @@ pub(super) const SERIES: [Series; 15] = [
         &[step(
             RouteChange,
             "one IPv4 route comes or goes among so many, through the loop, against a message",
-        )
-        .micros(200.0)
-        .growth(1.5)],
+            &[Micros(200.0), Growth(1.5)],
+        )],
     ),
     series(
         ROUTES,
@@ -124,9 +117,8 @@ pub(super) const SERIES: [Series; 15] = [
         &[step(
             RouteTurn,
             "one IPv4 route among so many: another gateway, through the loop, against a message",
-        )
-        .micros(200.0)
-        .growth(1.5)],
+            &[Micros(200.0), Growth(1.5)],
+        )],
     ),
     series(
         Held::Nothing,
@@ -134,36 +126,36 @@ pub(super) const SERIES: [Series; 15] = [
         &[step(
             GatewayObject,
             "IPv4 routes by a nexthop object (nexthop_compat_mode 0): another gateway, against a message",
-        )
-        .micros(5_000.0)],
+            &[Micros(5_000.0)],
+        )],
     ),
     series(
         Held::Made(RouteCreate(Inet6), RouteDelete(Inet6)),
         TO_100_000,
-        &[step(RouteNoop(Inet6), "IPv6 routes: nothing to do, against a dump").floors(1.15)],
+        &[step(RouteNoop(Inet6), "IPv6 routes: nothing to do, against a dump", &[Floors(1.15)])],
     ),
     series(
         Held::Nothing,
         TO_100_000,
         &[
-            step(RouteCreate(Inet6), "IPv6 routes: create").floors(1.08),
-            step(RouteDelete(Inet6), "IPv6 routes: delete").floors(1.08),
+            step(RouteCreate(Inet6), "IPv6 routes: create", &[Floors(1.08)]),
+            step(RouteDelete(Inet6), "IPv6 routes: delete", &[Floors(1.08)]),
         ],
     ),
     series(
         Held::Nothing,
         TO_10_000,
         &[
-            step(RuleCreate(Inet), "IPv4 rules: create, against ascending order").floors(0.6),
-            step(RuleDelete(Inet), "IPv4 rules: delete, against ascending order").floors(1.1),
+            step(RuleCreate(Inet), "IPv4 rules: create, against ascending order", &[Floors(0.6)]),
+            step(RuleDelete(Inet), "IPv4 rules: delete, against ascending order", &[Floors(1.1)]),
         ],
     ),
     series(
         Held::Nothing,
         TO_10_000,
         &[
-            step(RuleCreate(Inet6), "IPv6 rules: create, against ascending order").floors(0.6),
-            step(RuleDelete(Inet6), "IPv6 rules: delete, against ascending order").floors(1.1),
+            step(RuleCreate(Inet6), "IPv6 rules: create, against ascending order", &[Floors(0.6)]),
+            step(RuleDelete(Inet6), "IPv6 rules: delete, against ascending order", &[Floors(1.1)]),
         ],
     ),
     Series {
@@ -174,8 +166,8 @@ pub(super) const SERIES: [Series; 15] = [
             &[step(
                 AddressCreate,
                 "IPv6 addresses on a link that the pass brings up, against adding them to one that is up",
-            )
-            .floors(0.1)],
+                &[Floors(0.1)],
+            )],
         )
     },
     Series {
@@ -183,7 +175,7 @@ pub(super) const SERIES: [Series; 15] = [
         ..series(
             Held::Nothing,
             &[1, 100, 1_000],
-            &[step(LinkDelete, "links: delete, against a message each").floors(0.1)],
+            &[step(LinkDelete, "links: delete, against a message each", &[Floors(0.1)])],
         )
     },
     series(
@@ -192,15 +184,15 @@ pub(super) const SERIES: [Series; 15] = [
         &[step(
             InternetNoop,
             "the internet's routes, 64 gateways: nothing to do, against dumps",
-        )
-        .floors(1.15)],
+            &[Floors(1.15)],
+        )],
     ),
     series(
         Held::Nothing,
         INTERNET,
         &[
-            step(InternetCreate, "the internet's routes, 64 gateways: create").floors(1.10),
-            step(InternetDelete, "the internet's routes, 64 gateways: delete"),
+            step(InternetCreate, "the internet's routes, 64 gateways: create", &[Floors(1.10)]),
+            step(InternetDelete, "the internet's routes, 64 gateways: delete", &[]),
         ],
     ),
     Series {
@@ -209,9 +201,9 @@ pub(super) const SERIES: [Series; 15] = [
             Held::Nothing,
             INTERNET,
             &[
-                step(BothCreate, "the internet's routes and 10,000 rules: create"),
-                step(BothNoop, "the internet's routes and 10,000 rules: nothing to do"),
-                step(BothDelete, "the internet's routes and 10,000 rules: delete"),
+                step(BothCreate, "the internet's routes and 10,000 rules: create", &[]),
+                step(BothNoop, "the internet's routes and 10,000 rules: nothing to do", &[]),
+                step(BothDelete, "the internet's routes and 10,000 rules: delete", &[]),
             ],
         )
     },

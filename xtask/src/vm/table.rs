@@ -1,11 +1,12 @@
 //! The tables of `docs/kernels.md`, made out of what the last runs on each kernel left behind.
 
 use std::fmt::Write as _;
+use std::iter;
 use std::path::Path;
 
 use super::ran::{Outcome, Ran};
 use super::{LOCAL, SERIES};
-use crate::tools::{Result, between_marks, read};
+use crate::tools::{self, Result, between_marks, read};
 
 const BEGIN: &str = "<!-- begin: written by `cargo xtask vm --write` -->\n";
 const END: &str = "<!-- end -->\n";
@@ -21,7 +22,7 @@ pub(super) fn write(dir: &Path, page: &Path) -> Result<()> {
         })?);
     }
     let tables = format!("\n{}\n", tables(&columns));
-    crate::tools::write(page, between_marks(&read(page)?, BEGIN, END, &tables)?)
+    tools::write(page, between_marks(&read(page)?, BEGIN, END, &tables)?)
 }
 
 fn tables(columns: &[Ran]) -> String {
@@ -52,21 +53,12 @@ fn table(
             rows.push(name);
         }
     }
-    let mut text = format!("| {title} |");
-    for ran in columns {
-        let _ = write!(text, " {} |", version(&ran.release));
-    }
-    text.push_str("\n|---|");
-    text.push_str(&"---|".repeat(columns.len()));
-    text.push('\n');
-    for name in rows {
-        let _ = write!(text, "| {name} |");
-        for ran in columns {
-            let _ = write!(text, " {} |", cell(ran, &name).unwrap_or_else(|| "-".to_owned()));
-        }
-        text.push('\n');
-    }
-    text
+    let head = columns.iter().map(|ran| version(&ran.release));
+    let rows = rows.into_iter().map(|name| {
+        let cells = columns.iter().map(|ran| cell(ran, &name).unwrap_or_else(|| "-".to_owned()));
+        iter::once(name.clone()).chain(cells).collect()
+    });
+    tools::table(iter::once(title.to_owned()).chain(head).collect(), rows)
 }
 
 fn counts(program: &Outcome) -> String {
