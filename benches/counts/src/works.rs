@@ -185,9 +185,12 @@ fn compare(desired: &[Route], observed: &[Route], runs: Runs<'_>) {
     hand(runs, || made::two_way(black_box(desired), black_box(observed), Route::key, made::value));
 }
 
-/// Keys that are one integer: what the merge costs, beside its keys.
-fn integers(size: usize, order: fn(&[(u128, u64)]) -> Vec<(u128, u64)>, runs: Runs<'_>) {
-    let sorted: Vec<(u128, u64)> = (0..size).map(|at| (at as u128, at as u64)).collect();
+/// A key that is one integer, and a value.
+type Integer = (u128, u64);
+
+/// What the merge costs, beside its keys.
+fn integers(size: usize, order: fn(&[Integer]) -> Vec<Integer>, runs: Runs<'_>) {
+    let sorted: Vec<Integer> = (0..size).map(|at| (at as u128, at as u64)).collect();
     let desired = order(&sorted);
     hand(runs, || made::two_way(&desired, &sorted, |item| item.0, |item| item.1));
 }
