@@ -136,8 +136,10 @@ fn in_threads<T: Send>(
         thread::scope(|scope| {
             let threads = inputs.into_iter().map(|input| scope.spawn(move || work(input)));
             let threads: Vec<_> = threads.collect();
-            let panicked = || anyhow!("a thread panicked");
-            threads.into_iter().map(|it| it.join().map_err(|_| panicked())?).sum::<Result<u64>>()
+            threads
+                .into_iter()
+                .map(|thread| thread.join().map_err(|_| anyhow!("a thread panicked"))?)
+                .sum::<Result<u64>>()
         })
     })?;
     Ok((sum?, usage))

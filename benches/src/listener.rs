@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fs;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -57,14 +57,8 @@ impl Listener {
             drop(folders.send(fs::read_link("/proc/thread-self")));
             listen(&mut socket, &sender, &lost, &end)
         })?;
-        let folder = folder.recv().context("the listener ended")??;
-        Ok(Listener {
-            heard,
-            losses,
-            is_ended,
-            thread: Some(thread),
-            folder: PathBuf::from("/proc").join(folder),
-        })
+        let folder = Path::new("/proc").join(folder.recv().context("the listener ended")??);
+        Ok(Listener { heard, losses, is_ended, thread: Some(thread), folder })
     }
 
     /// Returns when the first event of each of these prefixes was heard, and passes over others.

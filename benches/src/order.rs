@@ -124,8 +124,9 @@ fn works(size: usize) -> Result<Vec<Work>> {
 
 /// Prefixes from 20.0.0.0 on.
 fn even(size: usize, length: u8) -> Vec<Destination> {
-    let at = |index| Ipv4Addr::from((20 << 24) + ((index as u32) << (32 - length))).into();
-    (0..size).map(|index| (at(index), length)).collect()
+    (0..size as u32)
+        .map(|at| (Ipv4Addr::from((20 << 24) + (at << (32 - length))).into(), length))
+        .collect()
 }
 
 // Orders.
@@ -229,16 +230,19 @@ fn gateway(family: Family, number: usize) -> IpAddr {
 fn ordered(name: String, verb: Verb, orders: Orders, there: Option<Make>, all: &Make) -> Work {
     let ways = orders.into_iter().map(|(title, order)| {
         let (there, all) = (there.clone(), Rc::clone(all));
-        let way = move || {
-            let dev = prepared();
-            if let Some(there) = &there {
-                let there = there(dev)?;
-                send(encoded(Verb::Create, &there, &ascending(there.len()))?)?;
-            }
-            let all = all(dev)?;
-            send(encoded(verb, &all, &order(all.len()))?)
-        };
-        (title, Box::new(way) as Box<dyn Fn() -> Result<Taken>>)
+        let way: Way = (
+            title,
+            Box::new(move || {
+                let dev = prepared();
+                if let Some(there) = &there {
+                    let there = there(dev)?;
+                    send(encoded(Verb::Create, &there, &ascending(there.len()))?)?;
+                }
+                let all = all(dev)?;
+                send(encoded(verb, &all, &order(all.len()))?)
+            }),
+        );
+        way
     });
     Work { name, count: 0, ways: ways.collect() }
 }
@@ -253,8 +257,8 @@ fn both(name: &str, count: usize, orders: &Orders, all: &Make, made: &Make) -> [
 
 fn route(to: Destination, gateways: impl IntoIterator<Item = usize>) -> Result<Route> {
     let dst = prefix(to)?;
-    let hop = |number| NextHop::via(gateway(dst.family(), number));
-    let mut hops: Vec<NextHop> = gateways.into_iter().map(hop).collect();
+    let mut hops: Vec<NextHop> =
+        gateways.into_iter().map(|number| NextHop::via(gateway(dst.family(), number))).collect();
     let hops = match (hops.len(), hops.pop()) {
         (1, Some(hop)) => NextHops::One(hop),
         (_, last) => NextHops::Many(hops.into_iter().chain(last).collect()),

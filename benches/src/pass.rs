@@ -36,9 +36,9 @@ pub(crate) fn perform(work: Work, size: usize) -> Result<Took> {
         Work::GatewayObject => return change_gateway(desired),
         // What proves links to be ours is the ledger of who made them, so the same process does.
         Work::LinkDelete => {
-            let links =
-                (0..size).map(|at| Ok(Link::new(trueup_works::link(at).parse()?, LinkKind::Ifb)));
-            let links = links.collect::<Result<Vec<_>>>()?;
+            let links = (0..size)
+                .map(|at| Ok(Link::new(trueup_works::link(at).parse()?, LinkKind::Ifb)))
+                .collect::<Result<Vec<_>>>()?;
             pass(&Desired::default().with_links(links), &mut ledger, true)?;
         }
         _ => {}

@@ -102,12 +102,14 @@ fn turn(make: Make, options: &Options) -> Result<[f64; 4]> {
     let (ran, usage) = measure(|| {
         for job in 0..jobs {
             let (key, counts) = (job % keys, Arc::clone(&counts));
-            let count = move || {
-                // No other job of the key runs: it need not be one step.
-                let count = counts[key].load(Ordering::Relaxed);
-                counts[key].store(count + 1, Ordering::Relaxed);
-            };
-            runner.submit(key, Box::new(count))?;
+            runner.submit(
+                key,
+                Box::new(move || {
+                    // No other job of the key runs: it need not be one step.
+                    let count = counts[key].load(Ordering::Relaxed);
+                    counts[key].store(count + 1, Ordering::Relaxed);
+                }),
+            )?;
         }
         runner.end()
     })?;
@@ -120,13 +122,14 @@ fn turn(make: Make, options: &Options) -> Result<[f64; 4]> {
     let mut times = Vec::with_capacity(options.samples);
     let (send, receive) = channel();
     for sample in 0..options.samples {
-        let send = send.clone();
-        let begin = Instant::now();
-        let job = move || {
-            // An error: nothing waits any more.
-            let _ = send.send(());
-        };
-        runner.submit(sample % few, Box::new(job))?;
+        let (sender, begin) = (send.clone(), Instant::now());
+        runner.submit(
+            sample % few,
+            Box::new(move || {
+                // An error: nothing waits any more.
+                let _ = sender.send(());
+            }),
+        )?;
         receive.recv_timeout(BOUND)?;
         times.push(begin.elapsed());
     }

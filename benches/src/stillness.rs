@@ -44,15 +44,15 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     // It sees all that is sent.
     let points = Points::counted();
     let through = points.namespace(Namespace::current());
-    let looped = looped(through, crowd::desired(managed, 100)?, Config::default());
-    let handle = looped.handle();
     // What the thread had used when the last pass was over, which only it can tell.
     let used = Arc::new(Mutex::new(None));
     let told = Arc::clone(&used);
-    let looped = looped.on_report(move |_| {
-        let now = (Instant::now(), processor_of_thread());
-        *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
-    });
+    let looped =
+        looped(through, crowd::desired(managed, 100)?, Config::default()).on_report(move |_| {
+            let now = (Instant::now(), processor_of_thread());
+            *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+        });
+    let handle = looped.handle();
     let thread = thread::spawn(move || {
         let ended = looped.run();
         (ended, Instant::now(), processor_of_thread())

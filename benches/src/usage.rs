@@ -1,5 +1,6 @@
 //! What a piece of work took: wall time, processor time of user and kernel.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -48,8 +49,15 @@ impl Times {
         self.0.get(at).copied().unwrap_or_default()
     }
 
-    /// Median and 99th percentile, in units of so many seconds.
+    /// Returns median and 99th percentile, in units of so many seconds.
     pub fn parts(&self, unit: f64) -> [f64; 2] {
         [50, 99].map(|percent| self.part(percent).as_secs_f64() / unit)
+    }
+}
+
+impl fmt::Display for Times {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [median, slow] = self.parts(1e-3);
+        write!(f, "p50 {median:.1} ms, p99 {slow:.1} ms")
     }
 }

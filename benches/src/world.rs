@@ -52,10 +52,10 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     let patient = Duration::from_secs(60);
     let config = cluster.config().with_timeout(patient).with_keep_alive(patient / 2, patient);
     let bare = bare(&config)?;
-    println!("etcd alone, from a put to its event: {}", shown(bare));
+    println!("etcd alone, from a put to its event: {}", Times::of(bare));
 
     let before = Usage::now()?;
-    let world = Arc::new(Counts::new(hosts, exports));
+    let world = Counts::new(hosts, exports);
     let mut all = start(&config, hosts, exports, &world)?;
     wait("all know all", || world.complete.load(Ordering::Relaxed) >= hosts)?;
     let usage = Usage::now()?.since(&before);
@@ -72,7 +72,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     let usage = Usage::now()?.since(&before);
     println!(
         "10 changes a second for {seconds} s, each known to all {hosts} hosts after {}; {usage}",
-        shown(changes)
+        Times::of(changes)
     );
 
     let before = Usage::now()?;
@@ -97,7 +97,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
 
     let before = Usage::now()?;
     all.drain(..).for_each(Host::stop);
-    let world = Arc::new(Counts::new(hosts, exports));
+    let world = Counts::new(hosts, exports);
     let all = start(&config, hosts, exports, &world)?;
     wait("all know all again", || world.complete.load(Ordering::Relaxed) >= hosts)?;
     let usage = Usage::now()?.since(&before);
@@ -107,6 +107,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
 }
 
 /// What the hosts have seen.
+#[derive(Default)]
 struct Counts {
     /// How many exports a host has.
     exports: usize,
@@ -124,16 +125,8 @@ struct Counts {
 }
 
 impl Counts {
-    fn new(hosts: usize, exports: usize) -> Counts {
-        Counts {
-            exports,
-            expected: hosts * exports,
-            complete: AtomicUsize::new(0),
-            seen: Mutex::default(),
-            listed: AtomicU64::new(0),
-            cuts: AtomicU64::new(0),
-            ended: AtomicBool::new(false),
-        }
+    fn new(hosts: usize, exports: usize) -> Arc<Counts> {
+        Arc::new(Counts { exports, expected: hosts * exports, ..Counts::default() })
     }
 
     fn shown(&self) -> String {
@@ -272,7 +265,7 @@ fn change_of(data: &[u8]) -> Option<u64> {
 fn start(config: &Config, hosts: usize, exports: usize, counts: &Arc<Counts>) -> Result<Vec<Host>> {
     let starting = (0..hosts).map(|number| {
         let (config, counts) = (config.clone(), Arc::clone(counts));
-        let body = move || {
+        Ok(thread::Builder::new().stack_size(STACK).spawn(move || {
             // One that finds the store busy tries again, as an agent does.
             let begun = Instant::now();
             loop {
@@ -282,8 +275,7 @@ fn start(config: &Config, hosts: usize, exports: usize, counts: &Arc<Counts>) ->
                     Err(_) => thread::sleep(Duration::from_millis(500)),
                 }
             }
-        };
-        Ok(thread::Builder::new().stack_size(STACK).spawn(body)?)
+        })?)
     });
     let starting: Vec<JoinHandle<Result<Host>>> = starting.collect::<Result<_>>()?;
     let joined = starting.into_iter().map(|thread| {
@@ -408,9 +400,4 @@ fn wait(what: &str, mut holds: impl FnMut() -> bool) -> Result<()> {
 
 fn megabytes(process: u32) -> Result<f64> {
     Ok(resident(process, "VmRSS")? as f64 * 1.024e-3)
-}
-
-fn shown(times: Vec<Duration>) -> String {
-    let [median, slow] = Times::of(times).parts(1e-3);
-    format!("p50 {median:.1} ms, p99 {slow:.1} ms")
 }

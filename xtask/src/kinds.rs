@@ -47,9 +47,9 @@ fn places(root: &Path) -> Result<Vec<(PathBuf, usize, usize)>> {
 }
 
 fn is_production(path: &Path) -> bool {
-    let is_of_tests = |part: &str| matches!(part, "tests" | "tests.rs" | "test" | "examples");
     let mut parts = path.iter().filter_map(|part| part.to_str());
-    path.extension().is_some_and(|it| it == "rs") && !parts.any(is_of_tests)
+    path.extension().is_some_and(|it| it == "rs")
+        && !parts.any(|part| matches!(part, "tests" | "tests.rs" | "test" | "examples"))
 }
 
 /// The matches of a file, with their lines and how many kinds their arms name.

@@ -76,8 +76,8 @@ pub(crate) const GROUPS: [Group; 9] = [
 ];
 
 /// Runs a sample, today's by default: of all groups, or of those named. Returns what came of it, in one line.
-pub(crate) fn run(seed: Option<usize>, names: &[String]) -> Result<String> {
-    let seed = seed.unwrap_or_else(today);
+pub(crate) fn run(sample: Option<usize>, names: &[String]) -> Result<String> {
+    let seed = sample.unwrap_or_else(today);
     let explained = Explained::read()?;
     let program = install("cargo-mutants", VERSION)?;
     // Files are changed in place, so that little is built again: in a copy.
@@ -187,10 +187,9 @@ impl Explained {
 
     fn parse(text: &str) -> Result<Explained> {
         let table: toml::Table = toml::from_str(text).map_err(|e| format!("{EXPLAINED}: {e}"))?;
-        let explained = table.into_iter().map(|(mutant, reason)| {
-            let reason = reason.as_str().filter(|reason| !reason.is_empty());
-            let reason = reason.ok_or_else(|| format!("{EXPLAINED}: {mutant}: no reason"))?;
-            Ok((mutant, reason.to_owned()))
+        let explained = table.into_iter().map(|(mutant, reason)| match reason.as_str() {
+            None | Some("") => Err(format!("{EXPLAINED}: {mutant}: no reason")),
+            Some(reason) => Ok((mutant, reason.to_owned())),
         });
         explained.collect::<Result<_>>().map(Explained)
     }

@@ -53,8 +53,7 @@ fn every_link_leads_somewhere() {
     for page in pages {
         let (text, page) = (&page.text, root().join(&page.name));
         let links = text.split("](").skip(1);
-        for link in links.filter_map(|rest| rest.split_once(')')) {
-            let link = link.0;
+        for (link, _) in links.filter_map(|rest| rest.split_once(')')) {
             let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
             // Pages that a registry shows as well name others of the repository in full.
             let target = match path.strip_prefix(REPOSITORY) {
@@ -128,8 +127,10 @@ fn leads(line: &str) -> String {
     let Some(heading) = line.strip_prefix('#') else {
         return String::new();
     };
-    let heading = heading.trim_start_matches('#').trim().to_lowercase();
     heading
+        .trim_start_matches('#')
+        .trim()
+        .to_lowercase()
         .chars()
         .filter(|letter| letter.is_alphanumeric() || [' ', '-', '_'].contains(letter))
         .collect::<String>()

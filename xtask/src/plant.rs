@@ -178,8 +178,7 @@ fn plants() -> Result<Vec<Plant>> {
         }
         plants.push(plant);
     }
-    let is_broken = |number: &u32| plants.iter().any(|it| it.breaks == number.to_string());
-    match (1..=INVARIANTS).find(|number| !is_broken(number)) {
+    match (1..=INVARIANTS).find(|n| plants.iter().all(|it| it.breaks != n.to_string())) {
         Some(n) => Err(format!("{PLANTS} has no fault for invariant {n}")),
         None => Ok(plants),
     }
@@ -249,10 +248,10 @@ fn try_out(tree: &Path) -> Result<Noticed> {
     let built = build(tree, &TARGETS)?;
     // Scenarios wait for the kernel most of the time.
     let (scenarios, simulation) = thread::scope(|scope| {
-        let simulation = scope.spawn(|| run_one(&built, SIMULATION, SIMULATION_ENDS));
+        let beside = scope.spawn(|| run_one(&built, SIMULATION, SIMULATION_ENDS));
         let scenarios = run_one(&built, SCENARIOS, SCENARIOS_END);
-        let simulation = simulation.join().map_err(|_| "the simulation's thread panicked");
-        Ok::<_, String>((scenarios?, simulation??))
+        let simulation = beside.join().map_err(|_| "the simulation's thread panicked")?;
+        Ok::<_, String>((scenarios?, simulation?))
     })?;
     let mut noticed = Noticed::read(&scenarios.0);
     if !scenarios.0.contains("test result: ") {

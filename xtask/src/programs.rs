@@ -138,8 +138,9 @@ pub(crate) fn executables(build: &mut Command) -> Result<Vec<Program>> {
 pub(crate) fn run_together(programs: &[Program], count: &Mutex<Count>) -> Result<()> {
     let mut waiting: Vec<_> =
         programs.iter().filter(|it| it.is_test && !ALONE.contains(&&*it.name)).collect();
-    let rank = |program: &Program| LONG.iter().position(|long| *long == program.name);
-    waiting.sort_by_key(|program| rank(program).unwrap_or(LONG.len()));
+    waiting.sort_by_key(|program| {
+        LONG.iter().position(|long| *long == program.name).unwrap_or(LONG.len())
+    });
     let waiting = Mutex::new(VecDeque::from(waiting));
     let failures = Mutex::new(Vec::new());
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
@@ -181,21 +182,21 @@ fn run(program: &Program, count: &Mutex<Count>) -> Result<()> {
 pub(crate) fn why(output: &str) -> String {
     const LINES: usize = 80;
     const CHARACTERS: usize = 400;
-    let is_of_backtrace = |line: &&str| {
-        let line = line.trim_start();
-        let number = line.trim_start_matches(|c: char| c.is_ascii_digit());
-        line == "stack backtrace:"
-            || line.starts_with("at ")
-            || line.starts_with("note: ")
-            || (number.len() < line.len() && number.starts_with(": "))
-    };
-    let lines = output
+    output
         .lines()
         .skip_while(|line| *line != "failures:")
-        .filter(|line| !is_of_backtrace(line) && !line.is_empty())
-        .take(LINES);
-    let cut = |line: &str| line.chars().take(CHARACTERS).collect::<String>();
-    lines.map(|line| format!("\n    {}", cut(line))).collect()
+        .filter(|line| !is_of_backtrace(line.trim_start()) && !line.is_empty())
+        .take(LINES)
+        .map(|line| format!("\n    {}", line.chars().take(CHARACTERS).collect::<String>()))
+        .collect()
+}
+
+fn is_of_backtrace(line: &str) -> bool {
+    let number = line.trim_start_matches(|c: char| c.is_ascii_digit());
+    line == "stack backtrace:"
+        || line.starts_with("at ")
+        || line.starts_with("note: ")
+        || (number.len() < line.len() && number.starts_with(": "))
 }
 
 /// Works on what a lock guards; a test that panics elsewhere is reported there.

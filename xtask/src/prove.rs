@@ -171,7 +171,7 @@ pub(crate) fn names() -> [&'static str; STEPS.len()] {
 pub(crate) fn run(named: &[String], without: &[String]) -> Result<()> {
     need_ip()?;
     let built = Built::default();
-    let (steps, rows) = (Steps::default(), Mutex::new(Vec::new()));
+    let (steps, alone) = (Steps::default(), Mutex::new(()));
     let run_one = |step: &Step| {
         steps.run(step.name, || {
             let begun = Instant::now();
@@ -181,10 +181,9 @@ pub(crate) fn run(named: &[String], without: &[String]) -> Result<()> {
                 Err(error) => format!("FAILED: {error}"),
             };
             let row = table::Row::new(step.name, step.what, &result, begun.elapsed());
-            let mut rows = rows.lock().unwrap_or_else(PoisonError::into_inner);
-            rows.push(row);
             // After each step: what was found out is kept, whatever comes.
-            table::write(&rows)?;
+            let _alone = alone.lock().unwrap_or_else(PoisonError::into_inner);
+            table::write(&[row])?;
             ended
         });
     };

@@ -49,7 +49,7 @@ pub(crate) fn run(kernel: Option<String>) -> Result<()> {
     // What nothing shows any more is a failure, too.
     steps.run("scenarios", || scenarios::list(true, false));
     steps.run("demo", || demo(built));
-    let count = count.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let count = locked(&count).clone();
     steps.run("count of tests", || judge(&count));
     let ended = steps.end();
     println!("{} passed, {} failed, {} skipped", count.passed, count.failed, count.skipped);

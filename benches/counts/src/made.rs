@@ -85,8 +85,7 @@ pub(crate) fn shuffled<T: Clone>(items: &[T]) -> Vec<T> {
     let count = items.len();
     // It has no factor in common with the sizes in use, which are powers of ten.
     const STRIDE: usize = 618_033_989;
-    let place = |at: usize| (at * STRIDE) % count;
-    (0..count).map(|at| items[place(at)].clone()).collect()
+    (0..count).map(|at| items[at * STRIDE % count].clone()).collect()
 }
 
 /// The same as they are desired: by whichever device the gateway is reached by.

@@ -179,8 +179,8 @@ impl Table {
 
     fn of_sizes(first: &str, sizes: &BTreeSet<usize>) -> Table {
         let sizes: Vec<String> = sizes.iter().map(|size| grouped(*size)).collect();
-        let sizes = sizes.iter().map(String::as_str);
-        Table::new(&[first].into_iter().chain(sizes).collect::<Vec<_>>(), " --- ")
+        let head = [first].into_iter().chain(sizes.iter().map(String::as_str));
+        Table::new(&head.collect::<Vec<_>>(), " --- ")
     }
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {

@@ -67,10 +67,11 @@ struct Line<'a> {
 }
 
 fn panel(area: &Area<'_>, record: &Record, work: Work) -> Result<()> {
-    let title = steps().find(|(step, _)| step.work == work).map_or("", |(step, _)| step.title);
-    // What follows a comma says against what; the lines beside say that.
-    let title = title.split(", against").next().unwrap_or(title);
-    let area = area.titled(title, ("sans-serif", 17))?;
+    let title = steps()
+        .find(|(step, _)| step.work == work)
+        // What follows a comma says against what; the lines beside say that.
+        .and_then(|(step, _)| step.title.split(", against").next());
+    let area = area.titled(title.unwrap_or_default(), ("sans-serif", 17))?;
     let lines = lines(record, work);
     let points = || lines.iter().flat_map(|line| line.points.iter().copied());
     if points().next().is_none() {

@@ -59,16 +59,20 @@ fn is_of_containers(row: &RawMessage) -> bool {
     }
 }
 
+/// Returns a snapshot without what some containers have.
+fn without(snapshot: &Snapshot, full: &Snapshot, containers: &[usize]) -> Snapshot {
+    let gone: Vec<u32> = containers.iter().filter_map(|at| full.index_of(&device(*at))).collect();
+    snapshot.clone().only(|row| !(is_of_containers(row) && gone.contains(&row.device())))
+}
+
 /// Checks that a snapshot is another one without what some containers have.
 pub(super) fn check_without(
     full: &Snapshot,
     containers: impl IntoIterator<Item = usize>,
     now: &Snapshot,
 ) -> Result<()> {
-    let gone = containers.into_iter();
-    let gone: Vec<u32> = gone.filter_map(|at| full.index_of(&device(at))).collect();
-    let due = full.clone().only(|row| !(is_of_containers(row) && gone.contains(&row.device())));
-    let diff = due.diff(now);
+    let gone: Vec<usize> = containers.into_iter().collect();
+    let diff = without(full, full, &gone).diff(now);
     ensure!(diff.is_empty(), "something else was touched:\n{diff}");
     Ok(())
 }
@@ -80,9 +84,7 @@ pub(super) fn check_others(
     now: &Snapshot,
 ) -> Result<()> {
     let any: Vec<usize> = containers.into_iter().collect();
-    let indexes: Vec<u32> = any.iter().filter_map(|at| full.index_of(&device(*at))).collect();
-    let others =
-        now.clone().only(|row| !(is_of_containers(row) && indexes.contains(&row.device())));
+    let others = without(now, full, &any);
     check_without(full, any, &others)
 }
 

@@ -101,9 +101,10 @@ pub(super) fn at_once_and_killed(runs: Vec<(Run, Option<Duration>)>) -> Result<T
         let threads: Vec<_> = threads.collect();
         let start = Instant::now();
         ready.wait();
-        let panicked = || anyhow!("a thread panicked");
-        let ended = threads.into_iter().map(|it| it.join().map_err(|_| panicked())?);
-        let ended: Vec<_> = ended.collect();
+        let ended = threads
+            .into_iter()
+            .map(|thread| thread.join().map_err(|_| anyhow!("a thread panicked"))?)
+            .collect::<Vec<_>>();
         (ended, start.elapsed())
     });
     let failures: Vec<_> = ended.iter().filter_map(|it| it.as_ref().err()).collect();

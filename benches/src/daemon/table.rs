@@ -147,11 +147,11 @@ impl Table {
     }
 
     fn new(
-        prefixes: impl Iterator<Item = Destination>,
+        destinations: impl Iterator<Item = Destination>,
         form: Option<&'static Form>,
         exceptions: &'static Exceptions,
     ) -> Result<Table> {
-        let prefixes = prefixes.map(prefix).collect::<Result<Vec<_>>>()?;
+        let prefixes: Vec<Prefix> = destinations.map(prefix).collect::<Result<_>>()?;
         let gateways = vec![HEAVY; prefixes.len()];
         let mut table = Table { gateways, prefixes, form, exceptions, picked: 0 };
         for at in (0..table.len()).filter(|at| !table.is_heavy(*at)).collect::<Vec<_>>() {

@@ -2,7 +2,7 @@
 //! and of the processor; and single changes of each form of route, among many.
 
 use std::collections::HashSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::process;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -175,14 +175,15 @@ const FIRST_OBJECT: u32 = 4_000_000_000;
 impl FloorRoutes {
     /// Creates so many.
     pub(super) fn create(form: &'static Form, count: usize) -> Result<FloorRoutes> {
-        let to = |at: u16| -> (IpAddr, u8) {
-            let [high, low] = at.to_be_bytes();
-            match form.family {
-                Family::Inet => (Ipv4Addr::new(10, high, low, 0).into(), 24),
-                Family::Inet6 => (Ipv6Addr::new(0xfd01, at, 0, 0, 0, 0, 0, 0).into(), 32),
-            }
-        };
-        let prefixes = (0..count).map(|at| prefix(to(at as u16))).collect::<Result<_>>()?;
+        let prefixes = (0..count as u16)
+            .map(|at| {
+                let [high, low] = at.to_be_bytes();
+                prefix(match form.family {
+                    Family::Inet => (Ipv4Addr::new(10, high, low, 0).into(), 24),
+                    Family::Inet6 => (Ipv6Addr::new(0xfd01, at, 0, 0, 0, 0, 0, 0).into(), 32),
+                })
+            })
+            .collect::<Result<_>>()?;
         let (gateways, socket) = (vec![1; count], Raw::open()?);
         let floor = FloorRoutes { form, prefixes, gateways, at: 0, socket };
         write(Verb::Create, &floor.objects())?;

@@ -90,8 +90,8 @@ impl Prefixes {
 
 /// `size` of a list, spread over the whole.
 pub fn thinned(prefixes: &[Destination], size: usize) -> Vec<Destination> {
-    let size = size.min(prefixes.len());
-    (0..size).map(|at| prefixes[at * prefixes.len() / size]).collect()
+    let (all, size) = (prefixes.len(), size.min(prefixes.len()));
+    (0..size).map(|at| prefixes[at * all / size]).collect()
 }
 
 /// So many of a family: thinned, or with halves added, none longer than `longest`.
@@ -123,8 +123,8 @@ fn sized(mut prefixes: Vec<Destination>, size: usize, longest: u8) -> Vec<Destin
 fn read(path: &Path) -> Result<Vec<Destination>> {
     let name = || path.display().to_string();
     ensure!(path.is_file(), "no such file: {}", name());
-    let mut gzip = Command::new("gzip");
-    let mut gzip = gzip.arg("-dc").arg(path).stdout(Stdio::piped()).spawn().context("gzip")?;
+    let mut gzip =
+        Command::new("gzip").arg("-dc").arg(path).stdout(Stdio::piped()).spawn().context("gzip")?;
     let mut prefixes = Vec::new();
     for line in gzip.stdout.take().into_iter().flat_map(|text| BufReader::new(text).lines()) {
         let line = line?;

@@ -19,12 +19,12 @@ pub(super) struct Row {
 impl Row {
     pub(super) fn new(step: &str, what: &str, result: &str, time: Duration) -> Row {
         // A row is one line.
-        let result = result.lines().next().unwrap_or_default().replace('|', "\\|");
+        let first = result.lines().next().unwrap_or_default().replace('|', "\\|");
         let minutes = time.as_secs().div_ceil(60);
         let commit = commit();
         Row {
             step: step.to_owned(),
-            line: format!("| {step} | {what} | {result} | {minutes} min | {commit} |\n"),
+            line: format!("| {step} | {what} | {first} | {minutes} min | {commit} |\n"),
         }
     }
 
@@ -42,9 +42,9 @@ pub(super) fn write(rows: &[Row]) -> Result<()> {
 }
 
 fn rewritten(page: &str, rows: &[Row]) -> Result<String> {
-    let table = page.split_once(BEGIN).map_or("", |(_, rest)| rest);
-    let table = table.split_once(END).map_or("", |(table, _)| table);
-    let mut all: Vec<_> = table.lines().filter_map(Row::read).collect();
+    let table = page.split_once(BEGIN).and_then(|(_, rest)| rest.split_once(END));
+    let mut all: Vec<_> =
+        table.into_iter().flat_map(|(table, _)| table.lines()).filter_map(Row::read).collect();
     for row in rows {
         let line = row.line.clone();
         match all.iter_mut().find(|known| known.step == row.step) {

@@ -149,8 +149,7 @@ pub(super) fn here(programs: &Programs, log: &Path) -> Result<Ran> {
 fn follow(command: &mut Command, ran: &mut Ran, log: &mut File, first: Duration) -> Result<i32> {
     let name = line(command);
     let failed = |error: std::io::Error| format!("{name}: {error}");
-    let command = command.stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut child = command.spawn().map_err(failed)?;
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(failed)?;
     let Some(stdout) = child.stdout.take() else {
         return Err(format!("{name}: no output"));
     };

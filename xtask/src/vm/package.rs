@@ -26,14 +26,14 @@ impl Package {
 /// The newest kernel of a series, such as `6.12`, that this machine's Debian has for the cloud,
 /// which comes without drivers that no virtual machine needs. Fetched once.
 pub(super) fn unpacked(series: &str, dir: &Path) -> Result<Package> {
-    let name = match newest(series)? {
+    let found = match newest(series)? {
         None if can_install() => {
             show_and_run(&mut apt_get(&["update", "--quiet"]))?;
             newest(series)?
         }
         found => found,
     };
-    let name = name.ok_or_else(|| {
+    let name = found.ok_or_else(|| {
         format!(
             "apt knows no package linux-image-{series}.*-cloud-amd64: Debian 12 has 6.1, and 6.12 in its updates; \
              Debian 13 has 6.12. Does `apt-get update` help?"

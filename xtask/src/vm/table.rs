@@ -54,11 +54,11 @@ fn table(
         }
     }
     let head = columns.iter().map(|ran| version(&ran.release));
-    let rows = rows.into_iter().map(|name| {
+    let all = rows.into_iter().map(|name| {
         let cells = columns.iter().map(|ran| cell(ran, &name).unwrap_or_else(|| "-".to_owned()));
         iter::once(name.clone()).chain(cells).collect()
     });
-    tools::table(iter::once(title.to_owned()).chain(head).collect(), rows)
+    tools::table(iter::once(title.to_owned()).chain(head).collect(), all)
 }
 
 fn counts(program: &Outcome) -> String {

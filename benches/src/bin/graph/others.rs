@@ -67,9 +67,9 @@ impl Walk {
     /// Walks with one thread, with the count of each vertex in as much memory as the state machine
     /// has for one: what the memory alone costs.
     pub(crate) fn by_memory(&self, best: &mut Usage) -> Result<()> {
-        let wait = |it: &AtomicU32| [it.load(Ordering::Relaxed); SLOT / 4];
         self.reset();
-        let mut slots: Vec<[u32; SLOT / 4]> = self.waits.iter().map(wait).collect();
+        let mut slots: Vec<[u32; SLOT / 4]> =
+            self.waits.iter().map(|it| [it.load(Ordering::Relaxed); SLOT / 4]).collect();
         let mut queue: VecDeque<u32> = self.roots().collect();
         self.timed(best, || {
             while let Some(at) = queue.pop_front() {
