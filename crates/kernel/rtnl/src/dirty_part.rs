@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trueup_net::{Desired, Family, IfName, Kind, Op, Plan, RouteKey, with_object};
+use trueup_net::{Desired, Family, IfName, Kind, Plan, RouteKey, with_object};
 use trueup_observe::DirtySet;
 
 use crate::ownership::record_key::Location;
@@ -43,11 +43,12 @@ impl DirtyPart {
             tables: BTreeSet::new(),
             routes: dirty.routes.clone(),
         };
+        for (family, table) in &dirty.tables {
+            part.add_table(*family, *table);
+        }
         let shared = dirty.shared_routes.iter().filter(|key| matters(key));
-        let of_routes = dirty.deleted_routes.iter().chain(shared);
-        let of_routes = of_routes.map(|key| (key.dst.family(), key.table));
-        for (family, table) in dirty.tables.iter().copied().chain(of_routes) {
-            part.add_table(family, table);
+        for key in dirty.deleted_routes.iter().chain(shared) {
+            part.add_table(key.dst.family(), key.table);
         }
         Some(part)
     }
@@ -78,12 +79,14 @@ impl DirtyPart {
         match location {
             Location::Link => true,
             Location::Nexthops => false,
-            Location::Device(name) => {
-                name.is_some_and(|name| self.devices.values().any(|known| *known == name))
-            }
+            Location::Device(name) => name.is_some_and(|name| self.has_device(&name)),
             Location::Rules(family) => self.rules.contains(&family),
             Location::Route(key) => self.contains_table(key.dst.family(), key.table),
         }
+    }
+
+    fn has_device(&self, name: &IfName) -> bool {
+        self.devices.values().any(|known| known == name)
     }
 
     fn contains_table(&self, family: Family, table: u32) -> bool {
@@ -115,19 +118,20 @@ impl DirtyPart {
     /// Returns what is desired in this part, and all links: a plan has to show what it would do to
     /// them, see [`exceeds_part`].
     pub(crate) fn narrow(&self, desired: &Desired) -> Desired {
-        let on = |name: &IfName| self.devices.values().any(|known| known == name);
         let mut adopt = BTreeSet::new();
         let mut narrowed = Desired::default();
         narrowed.links.clone_from(&desired.links);
         let links = desired.adopt.iter().filter(|(kind, _)| *kind == Kind::Link);
         adopt.extend(links.copied());
         if !self.devices.is_empty() {
-            let addresses = &desired.addresses;
             narrowed.addresses =
-                keep(desired, Kind::Address, addresses, &mut adopt, |address| on(&address.dev));
-            let neighbours = &desired.neighbours;
+                keep(desired, Kind::Address, &desired.addresses, &mut adopt, |address| {
+                    self.has_device(&address.dev)
+                });
             narrowed.neighbours =
-                keep(desired, Kind::Neighbour, neighbours, &mut adopt, |entry| on(&entry.dev));
+                keep(desired, Kind::Neighbour, &desired.neighbours, &mut adopt, |entry| {
+                    self.has_device(&entry.dev)
+                });
         }
         if !self.rules.is_empty() {
             narrowed.rules = keep(desired, Kind::Rule, &desired.rules, &mut adopt, |rule| {
@@ -135,9 +139,9 @@ impl DirtyPart {
             });
         }
         if self.has_routes() {
-            let contains = |key: &RouteKey| self.contains(Location::Route(*key));
-            let routes = desired.routes.as_ref();
-            narrowed.routes = routes.map(|routes| routes.filtered(contains));
+            narrowed.routes = desired.routes.as_ref().map(|routes| {
+                routes.filtered(|key: &RouteKey| self.contains_table(key.dst.family(), key.table))
+            });
         }
         narrowed.adopt = adopt;
         narrowed
@@ -151,9 +155,8 @@ fn keep<T: Clone>(
     adopt: &mut BTreeSet<(Kind, usize)>,
     wanted: impl Fn(&T) -> bool,
 ) -> Option<Vec<T>> {
-    let list = list.as_ref()?;
     let mut kept = Vec::new();
-    for (at, item) in list.iter().enumerate().filter(|(_, item)| wanted(item)) {
+    for (at, item) in list.as_ref()?.iter().enumerate().filter(|(_, item)| wanted(item)) {
         if desired.adopt.contains(&(kind, at)) {
             adopt.insert((kind, kept.len()));
         }
@@ -165,14 +168,13 @@ fn keep<T: Clone>(
 /// Returns true if a plan for a part has consequences outside it: a change of a link, or of an
 /// address that is there, can take other objects along.
 pub(crate) fn exceeds_part(plan: &Plan) -> bool {
-    let takes_along = |op: &Op| with_object!(&op.object, _it: K => K::takes_along(op.action));
-    plan.ops.iter().any(takes_along)
+    plan.ops.iter().any(|op| with_object!(&op.object, _it: K => K::takes_along(op.action)))
 }
 
 #[cfg(test)]
 mod tests {
     use trueup_net::{
-        Action, Address, Dev, Link, LinkKind, Nexthop, NexthopTarget, Object, Reason,
+        Action, Address, Dev, Link, LinkKind, Nexthop, NexthopTarget, Object, Op, Reason,
     };
 
     use super::*;
@@ -183,15 +185,18 @@ mod tests {
         let link = Object::from(Link::new("i0".parse().unwrap(), LinkKind::Ifb));
         let address = Object::from(Address::new(device, "10.0.0.1/24".parse().unwrap()));
         let nexthop = Object::from(Nexthop::new(7, NexthopTarget::Blackhole(Family::Inet)));
-        let exceeds = |action, object: &Object| {
+        assert_eq!(exceeds(&link), [true; 3]);
+        assert_eq!(exceeds(&address), [false, true, true]);
+        // Its routes go with it.
+        assert_eq!(exceeds(&nexthop), [false, false, true]);
+    }
+
+    /// Whether the creation, the change and the deletion of an object exceed its part.
+    fn exceeds(object: &Object) -> [bool; 3] {
+        [Action::Create, Action::Update, Action::Delete].map(|action| {
             let mut plan = Plan::default();
             plan.ops.push(Op::new(action, object.clone(), Reason::Missing));
             exceeds_part(&plan)
-        };
-        let each = [Action::Create, Action::Update, Action::Delete];
-        assert_eq!(each.map(|action| exceeds(action, &link)), [true; 3]);
-        assert_eq!(each.map(|action| exceeds(action, &address)), [false, true, true]);
-        // Its routes go with it.
-        assert_eq!(each.map(|action| exceeds(action, &nexthop)), [false, false, true]);
+        })
     }
 }

@@ -26,10 +26,10 @@ pub(crate) struct Events {
 
 impl Events {
     pub(crate) fn open(scope: &Namespace) -> Result<Events, Error> {
-        let scope = scope.pinned()?;
+        let pinned = scope.pinned()?;
         Ok(Events {
-            namespace: scope.id()?,
-            monitor: Monitor::open(&scope)?,
+            namespace: pinned.id()?,
+            monitor: Monitor::open(&pinned)?,
             scope: None,
             unread: DirtySet::default(),
             undelivered: Drained::Nothing,
@@ -83,8 +83,7 @@ impl Events {
             return DirtySet::everything();
         }
         let dirty = self.monitor.take_dirty();
-        let outside = part.map(|part| part.outside(dirty.clone()));
-        let outside = outside.unwrap_or_default();
+        let outside = part.map(|part| part.outside(dirty.clone())).unwrap_or_default();
         if !outside.is_empty() {
             self.unread.extend(outside);
             self.deliver(Drained::Hint);
@@ -94,11 +93,9 @@ impl Events {
 
     /// Makes sure that changes of what a pass is to read are reported from before the read.
     pub(crate) fn cover(&mut self, kinds: Kinds, protocol: u8) {
-        let covers = |scope: &WatchScope| {
-            let missing = |kind: &Kind| kinds.contains(*kind) && !scope.kinds.contains(*kind);
-            scope.protocol == protocol && !Kind::ALL.iter().any(missing)
-        };
-        if self.scope.as_ref().is_some_and(|scope| !covers(scope)) {
+        if let Some(scope) = &self.scope
+            && (scope.protocol != protocol || has_more(scope.kinds, kinds))
+        {
             self.set_filter(WatchScope::new(kinds, protocol));
         }
     }
@@ -107,28 +104,22 @@ impl Events {
     /// was quiet, whatever happens may be what an undone op waits for. Returns false if that is not
     /// what is reported: the kernel does not take the filter.
     pub(crate) fn set_scope(&mut self, quiet: WatchScope, is_quiet: bool) -> bool {
-        let is_unheard = self.scope.as_ref().is_some_and(|before| {
+        // If there is no scope, everything was reported so far.
+        let is_unreported = self.scope.as_ref().is_some_and(|before| {
             grows(&before.devices, &quiet.devices)
                 || grows(&before.route_devices, &quiet.route_devices)
                 || grows(&before.route_sources, &quiet.route_sources)
                 || grows(&before.gateways, &quiet.gateways)
+                || has_more(before.any_protocol, quiet.any_protocol)
         });
         let mut scope = quiet;
         if !is_quiet {
             (scope.devices, scope.nexthops) = (None, None);
             (scope.route_devices, scope.route_sources) = (None, None);
         }
-        let Some(before) = &self.scope else {
-            // So far everything was reported.
-            return self.set_filter(scope);
-        };
-        if *before == scope {
+        if self.scope.as_ref() == Some(&scope) {
             return true;
         }
-        let is_unreported = |kind: &Kind| {
-            scope.any_protocol.contains(*kind) && !before.any_protocol.contains(*kind)
-        };
-        let is_unreported = is_unheard || Kind::ALL.iter().any(is_unreported);
         let is_set = self.set_filter(scope);
         if is_unreported {
             // What happened to those since the read was not reported.
@@ -162,6 +153,11 @@ impl Events {
             self.undelivered = drained;
         }
     }
+}
+
+/// Returns true if there are kinds now that were not there before.
+fn has_more(before: Kinds, now: Kinds) -> bool {
+    Kind::ALL.iter().any(|kind| now.contains(*kind) && !before.contains(*kind))
 }
 
 /// Returns true if a list names what a former one left out; `None` is a list of all.

@@ -421,9 +421,11 @@ fn has_run_down(op: &Op) -> bool {
         return false;
     };
     let renewed = was.clone().with_lifetimes(wanted.lifetimes);
-    let ran = |wanted: u32, left: u32| left == wanted || wanted != FOREVER && left < wanted;
     let (wants, left) = (wanted.lifetimes, was.lifetimes);
-    wanted.agrees(&renewed) && ran(wants.valid, left.valid) && ran(wants.preferred, left.preferred)
+    wanted.agrees(&renewed)
+        && [(wants.valid, left.valid), (wants.preferred, left.preferred)]
+            .iter()
+            .all(|(wanted, left)| left == wanted || *wanted != FOREVER && left < wanted)
 }
 
 /// Returns the protocol that an object bears in another writer's hands, where it is there.

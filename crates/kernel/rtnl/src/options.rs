@@ -178,8 +178,7 @@ impl Options {
     /// is outside is another writer's, whatever it bears.
     #[must_use]
     pub fn with_domain(self, domain: impl Into<Arc<Domain>>) -> Options {
-        let domain = domain.into();
-        Options { domain, ..self }
+        Options { domain: domain.into(), ..self }
     }
 
     /// Refuses the whole desired state if one object names a device that neither exists nor is
@@ -196,8 +195,7 @@ impl Options {
     /// deleted to be made anew does not count.
     #[must_use]
     pub fn with_max_deletes(self, max_deletes: impl Into<Option<MaxDeletes>>) -> Options {
-        let max_deletes = max_deletes.into();
-        Options { max_deletes, ..self }
+        Options { max_deletes: max_deletes.into(), ..self }
     }
 
     /// What releases held deletes in a running loop.

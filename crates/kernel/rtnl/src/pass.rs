@@ -209,8 +209,12 @@ impl<'a> Pass<'a> {
                     overwritten.extend(self.overwritten(history, &next.plan));
                 }
             }
-            let changes = || recorded.and_then(|_| self.observer.take_changes());
-            history.stored_otherwise.find(&mut round, &next.plan, changes, now);
+            history.stored_otherwise.find(
+                &mut round,
+                &next.plan,
+                || recorded.and_then(|_| self.observer.take_changes()),
+                now,
+            );
             self.hold(history, &mut next, None, now);
             rounds.end(round, &next.plan);
         }

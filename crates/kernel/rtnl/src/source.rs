@@ -1,5 +1,6 @@
 //! The rtnetlink source: what it keeps between passes.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
@@ -120,14 +121,12 @@ impl Rtnl {
         query: &Query,
         limits: &PassLimits<'_>,
     ) -> Result<Explanation, Error> {
-        let nothing = Desired::default();
-        let desired = desired.unwrap_or(&nothing);
+        let declared = desired.map_or_else(Cow::default, Cow::Borrowed);
         let asked = Kinds::NONE.with(query.kind());
-        let connection = &mut self.open(scope, desired)?;
-        let (pass, next) = self.dry_run(connection, desired, ledger, options, limits, asked)?;
+        let connection = &mut self.open(scope, &declared)?;
+        let (pass, next) = self.dry_run(connection, &declared, ledger, options, limits, asked)?;
         let resolved = pass.resolve_all(&next)?;
-        let view = &pass.ledger_view;
-        why::explain(pass.observer, view, &resolved, next.into(), query)
+        why::explain(pass.observer, pass.ledger_view, &resolved, next.into(), query)
     }
 
     /// Runs a pass up to its first plan. Its policy is also for objects of the kinds in `more`.
@@ -140,8 +139,10 @@ impl Rtnl {
         limits: &PassLimits<'a>,
         more: Kinds,
     ) -> Result<(Pass<'a>, PassPlan), Error> {
-        let is_asked = |kind: &Kind| desired.managed().contains(*kind) || more.contains(*kind);
-        let kinds = Kind::ALL.into_iter().filter(is_asked).collect();
+        let kinds = Kind::ALL
+            .into_iter()
+            .filter(|kind| desired.managed().contains(*kind) || more.contains(*kind))
+            .collect();
         let policy = policy(connection.markers(kinds)?, options)?;
         let mode = (Facts::default(), Mode::look());
         let observer = &mut connection.observer;

@@ -214,15 +214,16 @@ impl Query {
 
     /// Returns true if an object is asked about; `name` returns the names of devices.
     fn is_about(&self, object: &Object, name: impl Fn(Dev) -> Option<IfName>) -> bool {
-        let on = |asked: &Option<IfName>, dev| asked.is_none() || name(dev) == *asked;
         match (self, object) {
             (Query::Link { name }, Object::Link(link)) => link.name == *name,
             (Query::Address { address, len, dev }, Object::Address(found)) => {
                 let network = found.address;
-                network.ip() == *address && any(len, network.prefix()) && on(dev, found.dev)
+                network.ip() == *address
+                    && any(len, network.prefix())
+                    && (dev.is_none() || name(found.dev) == *dev)
             }
             (Query::Neighbour { dst, dev }, Object::Neighbour(found)) => {
-                found.dst == *dst && on(dev, found.dev)
+                found.dst == *dst && (dev.is_none() || name(found.dev) == *dev)
             }
             (_, Object::Route(route)) => self.is_about_route(route),
             (Query::Rule { priority, family }, Object::Rule(found)) => {

@@ -50,14 +50,13 @@ impl DeleteLimit {
             return;
         };
         for kind in Kind::DECLARED {
-            let count = |is_one: fn(&Op) -> bool| {
-                plan.ops.iter().filter(|op| op.object.kind() == kind && is_one(op)).count()
-            };
-            let deletes = count(is_undesired) + outside.get(&kind).copied().unwrap_or_default();
+            let ops = plan.ops.iter().filter(|op| op.object.kind() == kind);
+            let deletes = ops.clone().filter(|op| is_undesired(op)).count()
+                + outside.get(&kind).copied().unwrap_or_default();
             let most = match self.held.get(&kind) {
                 Some(known) => known.most,
                 None => {
-                    let missing = count(|op| op.reason.is_missing());
+                    let missing = ops.filter(|op| op.reason.is_missing()).count();
                     max_deletes.of(deletes + desired.count(kind).saturating_sub(missing))
                 }
             };
@@ -123,8 +122,9 @@ pub(super) fn hold_collateral(plan: &mut Plan) {
             Object::Address(address) => {
                 // No other address goes with a secondary.
                 let subnet = (!address.secondary).then(|| address.subnet());
-                let on = |subnet| spared.get(&(address.dev, subnet));
-                on(None).or_else(|| on(Some(subnet?)))
+                spared
+                    .get(&(address.dev, None))
+                    .or_else(|| spared.get(&(address.dev, Some(subnet?))))
             }
             _ => None,
         };

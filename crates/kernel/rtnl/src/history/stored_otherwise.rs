@@ -277,13 +277,12 @@ fn due(plan: &Plan) -> BTreeMap<ObjectId, Due<'_>> {
         if op.hold.is_some() {
             continue;
         }
-        let id = || object_id(&op.object, &plan.devices);
         match (op.action, op.reason) {
             (Action::Delete, Reason::Recreated) => {
-                former.insert(id(), (at, &op.object));
+                former.insert(object_id(&op.object, &plan.devices), (at, &op.object));
             }
             (_, Reason::Missing | Reason::Beside | Reason::Differs | Reason::Recreated) => {
-                all.entry(id())
+                all.entry(object_id(&op.object, &plan.devices))
                     .or_insert_with(|| Due {
                         ops: Vec::new(),
                         desired: &op.object,
@@ -349,17 +348,13 @@ fn written_by(due: &Due<'_>, changes: &[ObservedChange]) -> Writer {
 
 /// Returns a stored object without what changes by itself, and what is not desired of it.
 fn lasting(object: &Object, desired: &Object) -> Object {
-    let kept = |left: u32| match left {
-        0 | FOREVER => left,
-        _ => 1,
-    };
     match (object, desired) {
         (Object::Address(address), _) => Object::Address(
             address
                 .clone()
                 .with_lifetimes(Lifetimes {
-                    valid: kept(address.lifetimes.valid),
-                    preferred: kept(address.lifetimes.preferred),
+                    valid: without_time(address.lifetimes.valid),
+                    preferred: without_time(address.lifetimes.preferred),
                 })
                 .with_secondary(false),
         ),
@@ -374,6 +369,11 @@ fn lasting(object: &Object, desired: &Object) -> Object {
         ),
         (other, _) => other.clone(),
     }
+}
+
+/// Returns a lifetime without what is left of it: it is over, runs, or never ends.
+fn without_time(left: u32) -> u32 {
+    if left == FOREVER { FOREVER } else { left.min(1) }
 }
 
 #[cfg(test)]

@@ -41,8 +41,13 @@ impl<'a> Intents<'a> {
         plan.ops.iter().filter(|op| op.hold.is_none()).flat_map(|op| self.of(op)).collect()
     }
 
+    /// Returns the keys of the records that an op leaves.
+    pub(crate) fn keys(&self, op: &Op) -> impl Iterator<Item = RecordKey> {
+        self.of(op).into_iter().map(|(key, _)| key)
+    }
+
     /// Returns the records that an op leaves. An object that bears the marker needs none.
-    pub(crate) fn of(&self, op: &Op) -> Vec<(RecordKey, Option<Record>)> {
+    fn of(&self, op: &Op) -> Vec<(RecordKey, Option<Record>)> {
         let kind = op.object.kind();
         if kind == Kind::Nexthop {
             // Never overridden, and always ours by the marker.
@@ -91,10 +96,11 @@ impl<'a> Intents<'a> {
         };
         match (op.action, op.reason, op.was().as_deref()) {
             (Action::Create, ..) => {
-                let own = self.created(link.name, link.kind.clone());
                 let kind = LinkKind::Veth(VethAttrs::default().with_peer(link.name));
-                let other = other.and_then(|name| self.created(name, Some(kind)));
-                own.into_iter().chain(other).collect()
+                self.created(link.name, link.kind.clone())
+                    .into_iter()
+                    .chain(other.and_then(|name| self.created(name, Some(kind))))
+                    .collect()
             }
             (Action::Update, Reason::Restored, Some(was)) => {
                 self.key(was).map(|key| (key, None)).into_iter().collect()
@@ -103,11 +109,13 @@ impl<'a> Intents<'a> {
                 self.overridden(reason, link, was).into_iter().collect()
             }
             (Action::Update, ..) => Vec::new(),
-            (Action::Delete, ..) => {
-                let other = other.and_then(|name| self.view.link_named(&name));
-                let keys = self.key(&op.object).into_iter().chain(other);
-                keys.filter(|key| self.view.record(key).is_some()).map(|key| (key, None)).collect()
-            }
+            (Action::Delete, ..) => self
+                .key(&op.object)
+                .into_iter()
+                .chain(other.and_then(|name| self.view.link_named(&name)))
+                .filter(|key| self.view.record(key).is_some())
+                .map(|key| (key, None))
+                .collect(),
         }
     }
 
@@ -149,22 +157,22 @@ impl<'a> Intents<'a> {
 
     /// The object with the indexes that its devices will have. `None` if one will not exist.
     fn real(&self, object: &Object) -> Option<Object> {
-        let real = |dev: Dev| {
-            let index = dev.as_index().or_else(|| self.indexes.get(&dev).copied());
-            index.map(Dev::index).ok_or(())
-        };
         Some(match object.clone() {
-            Object::Address(address) => address.try_map_dev(real).ok()?.into(),
-            Object::Neighbour(neighbour) => neighbour.try_map_dev(real).ok()?.into(),
-            Object::Route(route) => route.try_map_dev(real).ok()?.into(),
+            Object::Address(it) => it.try_map_dev(|dev| self.real_dev(dev)).ok()?.into(),
+            Object::Neighbour(it) => it.try_map_dev(|dev| self.real_dev(dev)).ok()?.into(),
+            Object::Route(it) => it.try_map_dev(|dev| self.real_dev(dev)).ok()?.into(),
             other => other,
         })
     }
 
+    fn real_dev(&self, dev: Dev) -> Result<Dev, ()> {
+        let index = dev.as_index().or_else(|| self.indexes.get(&dev).copied());
+        index.map(Dev::index).ok_or(())
+    }
+
     fn key(&self, object: &Object) -> Option<RecordKey> {
         RecordKey::of(object, |dev| {
-            let created = || self.created.get(&dev).copied();
-            self.devices.name(dev).copied().or_else(created)
+            self.devices.name(dev).or_else(|| self.created.get(&dev)).copied()
         })
     }
 }

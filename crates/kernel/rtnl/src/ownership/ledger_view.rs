@@ -5,13 +5,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use trueup_net::{
-    Dev, IfName, Item as _, Kind, Kinds, Object, ObjectKind as _, Observed, OfKind, Owned, Policy,
+    IfName, Item as _, Kind, Kinds, Object, ObjectKind as _, Observed, OfKind, Owned, Policy,
     RouteKey, each_kind,
 };
 use trueup_reconcile::{Claim, Ledger, LedgerError};
 
 use super::record::{Former, Record, Records, agrees, encode, entry, is_as_before};
-use super::record_key::{Location, RecordKey, Recorded as _, link_names};
+use super::record_key::{Location, RecordKey, Recorded as _, link_names, name_of};
 
 /// The records of a ledger, and the intents that are open.
 #[derive(Clone, Debug, Default)]
@@ -241,32 +241,36 @@ impl LedgerView {
                 _ => Answer::NotOurs,
             };
         }
-        let known = || wanted.into_iter().chain(before);
-        let former = || known().filter_map(|record| record.former.as_ref());
-        let overrode_one_of = |borne| former().any(|former| former.object.protocol() == borne);
+        let known = wanted.into_iter().chain(before);
+        let former: Vec<&Object> =
+            known.clone().filter_map(|it| Some(&it.former.as_ref()?.object)).collect();
         // A former object is no proof.
-        let either = || known().filter(|record| !record.is_restoring());
-        let as_intended = |object: &Object| either().any(|record| agrees(&record.object, object));
-        let bore = |borne| either().any(|record| record.object.protocol() == borne);
-        let stored = !policy.unstored.contains(key.kind());
-        // An overridden object that is as before has been restored, or was never changed.
-        let mut candidates = there
+        let ours: Vec<&Object> =
+            known.filter(|record| !record.is_restoring()).map(|record| &record.object).collect();
+        let is_stored = !policy.unstored.contains(key.kind());
+        there
             .iter()
-            .filter(|object| !former().any(|former| is_as_before(&former.object, object)));
-        let ours = candidates.find(|object| match (key, object.protocol()) {
-            // Its index was drawn for it, or it is overridden.
-            (RecordKey::Link(_), _) => as_intended(object),
-            // The key has the protocol in it.
-            (RecordKey::Rule(_), _) => either().next().is_some(),
-            // It bears no marker: what is not as intended is another writer's.
-            (_, 0) => as_intended(object) && (!stored || bore(0) || overrode_one_of(0)),
-            // Older kernels leave an IPv4 address that is replaced the mark that it had.
-            (_, borne) => bore(borne) || overrode_one_of(borne) && as_intended(object),
-        });
-        match ours {
-            Some(object) => Answer::Ours(object.clone()),
-            None => Answer::NotOurs,
-        }
+            // An overridden object that is as before has been restored, or was never changed.
+            .filter(|object| !former.iter().any(|former| is_as_before(former, object)))
+            .find(|object| {
+                let borne = object.protocol();
+                let is_as_intended = ours.iter().any(|ours| agrees(ours, object));
+                let was_borne = ours.iter().any(|ours| ours.protocol() == borne);
+                let was_overridden = former.iter().any(|former| former.protocol() == borne);
+                match key {
+                    // Its index was drawn for it, or it is overridden.
+                    RecordKey::Link(_) => is_as_intended,
+                    // The key has the protocol in it.
+                    RecordKey::Rule(_) => !ours.is_empty(),
+                    // It bears no marker: what is not as intended is another writer's.
+                    _ if borne == 0 => {
+                        is_as_intended && (!is_stored || was_borne || was_overridden)
+                    }
+                    // Older kernels leave an IPv4 address that is replaced the mark that it had.
+                    _ => was_borne || was_overridden && is_as_intended,
+                }
+            })
+            .map_or(Answer::NotOurs, |object| Answer::Ours(object.clone()))
     }
 
     /// Removes the records of objects that are not ours any more, and those that are not needed, of
@@ -362,10 +366,9 @@ impl ObservedRecords {
             objects: BTreeMap::new(),
             complete: observed.complete,
         };
-        let name = |dev: Dev| records.names.get(&dev.as_index()?).copied();
         each_kind!(K => if kinds.contains(K::KIND) && !K::MARKER_IS_SURE {
             for object in OfKind::<K>::of_kind(observed).iter().filter(|it| !it.is_transient()) {
-                let key = object.key_of_record(&name);
+                let key = object.key_of_record(&|dev| name_of(dev, &records.names));
                 // There can be a million, of which few have a record.
                 if let Some(key) = key.filter(&has) {
                     records.objects.entry(key).or_default().push(object.clone().into());
@@ -426,13 +429,13 @@ mod tests {
         ledger
     }
 
+    fn key(rule: &Rule) -> String {
+        String::from_utf8(encode(&RecordKey::Rule(Box::new(rule.key())))).unwrap()
+    }
+
     #[test]
     fn a_record_that_this_version_does_not_write_is_an_error() {
         let rule = Rule::new(Family::Inet, 77, RuleAction::Lookup(5));
-        let key = |rule: &Rule| {
-            let key = RecordKey::Rule(Box::new(rule.key()));
-            String::from_utf8(encode(&key)).unwrap()
-        };
         let record = Record { object: rule.clone().into(), former: None };
         let record = String::from_utf8(record.encode()).unwrap();
         assert!(LedgerView::read(&ledger(&key(&rule), &record), |_| true).is_ok());

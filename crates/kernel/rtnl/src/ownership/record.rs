@@ -118,15 +118,13 @@ fn decode<'a, T: Deserialize<'a> + Serialize>(
     what: &str,
     bytes: &'a [u8],
 ) -> Result<T, LedgerError> {
-    let unreadable = |why: &dyn std::fmt::Display| {
-        let shown = String::from_utf8_lossy(bytes);
-        LedgerError::new(format!("a {what} in the ledger cannot be read: {why}: {shown}"))
+    let why = match serde_json::from_slice(bytes) {
+        Ok(decoded) if encode(&decoded) == bytes => return Ok(decoded),
+        Ok(_) => "this version does not write it so".to_owned(),
+        Err(error) => error.to_string(),
     };
-    let decoded = serde_json::from_slice(bytes).map_err(|error| unreadable(&error))?;
-    if encode(&decoded) != bytes {
-        return Err(unreadable(&"this version does not write it so"));
-    }
-    Ok(decoded)
+    let shown = String::from_utf8_lossy(bytes);
+    Err(LedgerError::new(format!("a {what} in the ledger cannot be read: {why}: {shown}")))
 }
 
 /// Decodes a key, and its record.
@@ -136,13 +134,11 @@ pub(crate) fn entry(
 ) -> Result<(RecordKey, Option<Record>), LedgerError> {
     let (shown, key): (_, RecordKey) = (key, decode("key", key)?);
     let record: Option<Record> = record.map(|bytes| decode("record", bytes)).transpose()?;
-    let name = |_| key.interface().map(|(name, _)| name);
-    let is_about = |object: &Object| RecordKey::of(object, name).as_ref() == Some(&key);
+    let name = key.interface().map(|(name, _)| name);
     let mut objects = record.iter().flat_map(|Record { object, former }| {
-        let former = former.iter().map(|former| &former.object);
-        std::iter::once(object).chain(former)
+        std::iter::once(object).chain(former.iter().map(|former| &former.object))
     });
-    if !objects.all(is_about) {
+    if !objects.all(|object| RecordKey::of(object, |_| name).as_ref() == Some(&key)) {
         let shown = String::from_utf8_lossy(shown);
         return Err(LedgerError::new(format!(
             "a record in the ledger is not about its key: {shown}"

@@ -30,6 +30,11 @@ pub(crate) fn link_names(observed: &Observed) -> BTreeMap<u32, IfName> {
     observed.links.iter().map(|link| (link.index, link.name)).collect()
 }
 
+/// Returns the name of a device that has an index, by the names of the observed interfaces.
+pub(crate) fn name_of(dev: Dev, names: &BTreeMap<u32, IfName>) -> Option<IfName> {
+    names.get(&dev.as_index()?).copied()
+}
+
 /// What the source knows of a kind beside what the diff does.
 pub(crate) trait SourceKind: ObjectKind {
     /// How the ledger names an object.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use trueup_apply::{ErrorClass, Outcome, Outcomes, apply, apply_with_echo, draw_indexes};
-use trueup_net::{Action, Hold, Kind, Kinds, Op, Plan, Reason};
+use trueup_net::{Action, Hold, Kind, Kinds, Plan, Reason};
 use trueup_reconcile::Ledger;
 
 use super::Pass;
@@ -42,11 +42,10 @@ impl Pass<'_> {
         let indexes = draw_indexes(&plan);
         let devices = plan.devices.clone();
         let intents = Intents::new(&self.ledger_view, &self.policy, &devices, &indexes);
-        let keys = |op: &Op| intents.of(op).into_iter().map(|(key, _)| key);
         // An intent of an earlier pass whose outcome is not known stands in the way of another.
         for op in plan.ops.iter_mut().filter(|op| op.hold.is_none()) {
             let view = &self.ledger_view;
-            if !view.is_empty() && keys(op).any(|key| view.has_intent(&key)) {
+            if !view.is_empty() && intents.keys(op).any(|key| view.has_intent(&key)) {
                 let why = "what became of an earlier intent is not known yet";
                 op.hold = Some(Hold::Unrecorded(why.into()));
             }
@@ -59,7 +58,7 @@ impl Pass<'_> {
             .iter()
             .enumerate()
             .filter(|(_, op)| !due.is_empty() && op.hold.is_none())
-            .map(|(at, op)| (at, keys(op).collect::<Vec<_>>()))
+            .map(|(at, op)| (at, intents.keys(op).collect::<Vec<_>>()))
             .filter(|(_, keys)| !keys.is_empty())
             .collect();
         if let Err(why) = self.begin(ledger, due) {

@@ -118,8 +118,9 @@ impl Baseline {
         }
         if is_everything && is_complete {
             let tracker = baseline.tracker.as_ref();
-            let is_parked = |key: &RouteKey| tracker.is_some_and(|it| it.is_parked(key));
-            baseline.foreign.retain(|key| pass.desired.has_route(key) || is_parked(key));
+            baseline.foreign.retain(|key| {
+                pass.desired.has_route(key) || tracker.is_some_and(|it| it.is_parked(key))
+            });
         }
         baseline.foreign.add_all(pass.unmarked.iter());
         for conflict in &last.plan.conflicts {
@@ -256,10 +257,9 @@ impl Baseline {
 
     /// Returns true if it matters to us what other writers have on a key.
     pub(super) fn concerns(&self, key: &RouteKey, desired: &Desired) -> bool {
-        let is_parked = |tracker: &Tracker| tracker.is_parked(key);
         desired.has_route(key)
             || self.foreign.keys.contains(key)
-            || self.tracker.as_ref().is_none_or(is_parked)
+            || self.tracker.as_ref().is_none_or(|tracker| tracker.is_parked(key))
     }
 
     /// Takes in where other writers have put routes since the last pass.
@@ -271,29 +271,29 @@ impl Baseline {
 
     /// Takes in which routes are desired otherwise than in the last pass.
     pub(crate) fn follow(&mut self, desired: &Desired, marker: u8) {
-        let devices = devices(&self.names);
-        let followed = |(mut tracker, routes): (Tracker, &Routes)| {
-            let followed = tracker.follow(routes, &devices, marker);
-            let is_foreign = |route: &Route| route.protocol != marker;
-            // What is on the key of a foreign route is known only where that was read.
-            let is_known = |key: &RouteKey| {
-                let there = || tracker.there(key).is_some_and(|it| it.iter().any(is_foreign));
-                !self.foreign.keys.contains(key) || there()
-            };
-            (followed && tracker.dirty_keys().all(is_known)).then_some(tracker)
+        let (Some(mut tracker), Some(routes)) = (self.tracker.take(), &desired.routes) else {
+            return;
         };
-        let tracker = self.tracker.take().zip(desired.routes.as_ref());
-        self.tracker = tracker.and_then(followed);
+        let devices =
+            Devices::of(self.names.iter().map(|(index, name)| (Dev::index(*index), *name)));
+        let is_known = tracker.follow(routes, &devices, marker)
+            // What is on the key of a foreign route is known only if it was read.
+            && tracker.dirty_keys().all(|key| {
+                !self.foreign.keys.contains(key)
+                    || tracker
+                        .there(key)
+                        .is_some_and(|it| it.iter().any(|route| route.protocol != marker))
+            });
+        self.tracker = is_known.then_some(tracker);
     }
 
     /// Notes the kinds of foreign objects that satisfy a desired one: their end matters to us.
     fn note_satisfied_by_foreign(&mut self, pass: &Pass<'_>, observed: &Observed) {
         let (desired, marker) = (pass.desired, pass.policy.marker);
-        let is_foreign = |protocol: u8| protocol != marker;
         let rules: BTreeSet<_> = observed
             .rules
             .iter()
-            .filter(|rule| is_foreign(rule.protocol))
+            .filter(|rule| rule.protocol != marker)
             .map(|rule| (rule.family, rule.priority))
             .collect();
         let mut of_rules = desired.rules.iter().flatten();
@@ -303,7 +303,7 @@ impl Baseline {
         let neighbours: BTreeSet<_> = observed
             .neighbours
             .iter()
-            .filter(|neighbour| is_foreign(neighbour.protocol))
+            .filter(|neighbour| neighbour.protocol != marker)
             .map(|neighbour| neighbour.dst)
             .collect();
         let mut of_neighbours = desired.neighbours.iter().flatten();
@@ -314,7 +314,7 @@ impl Baseline {
         }
         // Of foreign routes those alone were read that may be on our keys.
         for route in observed.all_routes() {
-            if is_foreign(route.protocol) {
+            if route.protocol != marker {
                 self.unmarked = self.unmarked.with(Kind::Route);
                 self.foreign.add(route.key());
             }
@@ -327,8 +327,7 @@ impl Baseline {
         scope.any_protocol = self.unmarked;
         let is_small = self.foreign.keys.len() <= MAX_FOREIGN;
         scope.foreign_routes = is_small.then(|| Arc::clone(&self.foreign.keys));
-        let matters = |(_, name): &(&u32, &IfName)| self.relevant.contains(*name);
-        scope.devices = Some(self.names.iter().filter(matters).map(|(index, _)| *index).collect());
+        scope.devices = Some(self.relevant_names().map(|(index, _)| *index).collect());
         scope.route_devices = Some(self.dependencies.devices.clone());
         scope.route_sources = Some(self.dependencies.sources.clone());
         let gateways = pass.desired.routes.iter().flat_map(Routes::open_gateways);
@@ -339,10 +338,18 @@ impl Baseline {
 
     /// Returns true if the interfaces that matter are those of the last pass.
     pub(super) fn has_same_links(&self, observed: &Observed) -> bool {
-        let matters = |(_, name): &(u32, IfName)| self.relevant.contains(name);
-        let now: BTreeMap<u32, IfName> =
-            observed.links.iter().map(|link| (link.index, link.name)).filter(matters).collect();
-        self.names.iter().map(|(index, name)| (*index, *name)).filter(matters).eq(now)
+        let now: BTreeMap<u32, IfName> = observed
+            .links
+            .iter()
+            .filter(|link| self.relevant.contains(&link.name))
+            .map(|link| (link.index, link.name))
+            .collect();
+        self.relevant_names().eq(&now)
+    }
+
+    /// The interfaces that matter, by index.
+    fn relevant_names(&self) -> impl Iterator<Item = (&u32, &IfName)> {
+        self.names.iter().filter(|(_, name)| self.relevant.contains(*name))
     }
 }
 
@@ -394,8 +401,4 @@ fn is_last(tracker: &Tracker, key: &RouteKey, desired: &Desired) -> bool {
             Some([only]) => !matches!(only.nexthops, NextHops::Many(_)),
             Some(_) => false,
         }
-}
-
-fn devices(names: &BTreeMap<u32, IfName>) -> Devices {
-    Devices::of(names.iter().map(|(index, name)| (Dev::index(*index), *name)))
 }

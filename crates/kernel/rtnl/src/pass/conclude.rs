@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use trueup_net::{Dev, Object, Routes};
+use trueup_net::{Object, Routes};
 use trueup_reconcile::Ledger;
 
 use super::Pass;
@@ -13,25 +13,24 @@ use super::plan::PassPlan;
 use crate::history::History;
 use crate::ownership::ledger_view::commit;
 use crate::ownership::record::Record;
-use crate::ownership::record_key::RecordKey;
-use crate::ownership::record_key::link_names;
+use crate::ownership::record_key::{RecordKey, link_names, name_of};
 use crate::report::Report;
 use crate::round::Rounds;
 use crate::status::{undone, unknown};
 
 impl Pass<'_> {
-    /// Concludes a pass. `last` is what is left to do, as of the last observation; `None` where
+    /// Concludes a pass. `left` is what is left to do, as of the last observation; `None` if
     /// nothing could be read after the last change.
     pub(super) fn conclude(
         mut self,
         history: &mut History,
         mut rounds: Rounds,
-        last: Option<PassPlan>,
+        left: Option<PassPlan>,
         mut overwritten: Vec<Object>,
         ledger: &mut dyn Ledger,
     ) -> (Report, Option<Baseline>) {
-        let seen = last.is_some();
-        let mut last = last.unwrap_or_default();
+        let seen = left.is_some();
+        let mut last = left.unwrap_or_default();
         let mut adopted = Vec::new();
         let has_doubts = !last.seen.snapshot.incomplete.is_empty();
         let statuses = if seen {
@@ -56,8 +55,9 @@ impl Pass<'_> {
             self.trouble.get_or_insert(error.to_string());
         }
         let is_exceeded = self.is_exceeded_by(&last);
-        let was_complete = || self.baseline.as_ref().is_some_and(|before| before.is_complete);
-        let is_complete = !has_doubts && (self.is_over_everything() || was_complete());
+        let is_complete = !has_doubts
+            && (self.is_over_everything()
+                || self.baseline.as_ref().is_some_and(|before| before.is_complete));
         let (mut next_baseline, mut is_covered) = (None, false);
         if let Some(events) = self.events.take()
             && seen
@@ -117,10 +117,8 @@ impl Pass<'_> {
         }
         let names = link_names(observed);
         for object in &adopted {
-            let name = |dev: Dev| names.get(&dev.as_index()?).copied();
-            if let Some(key) = RecordKey::of(object, name) {
-                let (object, former) = (object.clone(), None);
-                let record = Record { object, former };
+            if let Some(key) = RecordKey::of(object, |dev| name_of(dev, &names)) {
+                let record = Record { object: object.clone(), former: None };
                 self.uncommitted.insert(key, Some(record));
             }
         }

@@ -34,8 +34,8 @@ impl Pass<'_> {
         seen: &Observation,
     ) -> ForeignObjects {
         ForeignObjects::of(plan, &seen.snapshot.observed, &self.foreign, &seen.foreign, |op| {
-            let is_in_conflict = || history.is_in_conflict(object_id(&op.object, &plan.devices));
-            let is_by_kernel = self.mode.conflicts == Conflicts::ByKernel && !is_in_conflict();
+            let is_by_kernel = self.mode.conflicts == Conflicts::ByKernel
+                && !history.is_in_conflict(object_id(&op.object, &plan.devices));
             is_by_kernel || self.backoff(history, op, &plan.devices).is_some()
         })
     }
@@ -47,19 +47,21 @@ impl Pass<'_> {
         seen: &mut Observation,
     ) -> Result<bool, Error> {
         let managed = self.wanted.managed();
-        let is_desired = |key: &RouteKey| self.desired.has_route(key);
-        let is_read = |route: &Route| {
-            let key = route.key();
-            // In the order of the kernel: the first of a key is the one that it uses.
-            let is_known = route.protocol == self.policy.marker
-                || self.unmarked.contains(&key)
-                || seen.foreign.covers(&key) && is_desired(&key);
-            managed.contains(Kind::Route) && is_known
-        };
         let concerns_devices = !foreign.devs.is_empty();
-        let Snapshot { observed, incomplete, .. } = &mut seen.snapshot;
-        let read =
-            foreign.read(self.observer, managed, is_read, is_desired, observed, incomplete)?;
+        let read = foreign.read(
+            self.observer,
+            managed,
+            |route| {
+                let key = route.key();
+                // In the order of the kernel: the first of a key is the one that it uses.
+                managed.contains(Kind::Route)
+                    && (route.protocol == self.policy.marker
+                        || self.unmarked.contains(&key)
+                        || seen.foreign.covers(&key) && self.desired.has_route(&key))
+            },
+            |key| self.desired.has_route(key),
+            &mut seen.snapshot,
+        )?;
         self.foreign.extend(read.on_keys);
         if read.is_new && concerns_devices {
             // Other links than before may have to be recreated.
@@ -238,16 +240,14 @@ impl ForeignObjects {
         managed: Kinds,
         is_read: impl Fn(&Route) -> bool,
         is_desired: impl Fn(&RouteKey) -> bool,
-        observed: &mut Observed,
-        incomplete: &mut Vec<Incomplete>,
+        Snapshot { observed, incomplete, .. }: &mut Snapshot,
     ) -> Result<ForeignRead, Error> {
         let takes_along = !self.devs.is_empty() || !self.nexthops.is_empty();
         let has_dependants =
             takes_along && self.read_dependants(observer, managed, observed, incomplete)?;
         let has_keys = !self.keys.is_empty();
         let wanted = |route: &Route| {
-            let is_wanted = || self.contains(route) || has_keys && is_desired(&route.key());
-            !is_read(route) && is_wanted()
+            !is_read(route) && (self.contains(route) || has_keys && is_desired(&route.key()))
         };
         let (routes, not_whole) = observer.routes_where(&self.route_scope(), &wanted)?;
         let mut on_keys = ForeignKeys::default();
@@ -265,14 +265,12 @@ impl ForeignObjects {
         // Without knowing what goes along, nothing that takes others along may go. Rules depend on
         // nothing, and on a nexthop object only routes and groups do.
         let before = observed.complete;
-        let lacks = |hides: fn(Kind) -> bool| {
-            takes_along && incomplete.iter().any(|reason| hides(reason.kind()))
-        };
-        if lacks(|kind| kind != Kind::Rule) {
-            observed.complete = observed.complete.without(Kind::Link);
-            observed.complete = observed.complete.without(Kind::Address);
+        let lacking: Kinds =
+            incomplete.iter().filter(|_| takes_along).map(Incomplete::kind).collect();
+        if lacking.without(Kind::Rule) != Kinds::NONE {
+            observed.complete = observed.complete.without(Kind::Link).without(Kind::Address);
         }
-        if lacks(|kind| [Kind::Link, Kind::Route, Kind::Nexthop].contains(&kind)) {
+        if [Kind::Link, Kind::Route, Kind::Nexthop].iter().any(|kind| lacking.contains(*kind)) {
             observed.complete = observed.complete.without(Kind::Nexthop);
         }
         Ok(ForeignRead {
@@ -290,9 +288,9 @@ impl ForeignObjects {
         observed: &mut Observed,
         incomplete: &mut Vec<Incomplete>,
     ) -> Result<bool, Error> {
-        let is_unread = |kind| !self.devs.is_empty() && !managed.contains(kind);
+        let has_devices = !self.devs.is_empty();
         let mut kinds = Kinds::NONE;
-        if is_unread(Kind::Address) {
+        if has_devices && !managed.contains(Kind::Address) {
             kinds = kinds.with(Kind::Address);
         }
         if self.links || !self.nexthops.is_empty() {
@@ -300,7 +298,7 @@ impl ForeignObjects {
         }
         let scope = ReadScope::default().with_kinds(kinds);
         let mut others = observer.snapshot_beside(&scope, &observed.links)?;
-        if is_unread(Kind::Neighbour) {
+        if has_devices && !managed.contains(Kind::Neighbour) {
             let neighbours = self.neighbours(observer, &observed.links)?;
             others.incomplete.extend(neighbours.incomplete);
             observed.neighbours.extend(neighbours.observed.neighbours);
@@ -349,14 +347,17 @@ impl ForeignObjects {
 
     /// Of all nexthop objects those that lead out of the devices or are to go, and their groups.
     fn nexthops_of(&self, all: Vec<Nexthop>) -> Vec<Nexthop> {
-        let leads = |nexthop: &&Nexthop| {
-            let is_on = nexthop.dev().is_some_and(|dev| self.devs.contains(&dev));
-            is_on || self.nexthops.contains(&nexthop.id)
-        };
-        let ids: BTreeSet<u32> = all.iter().filter(leads).map(|nexthop| nexthop.id).collect();
-        let concerns =
-            |it: &Nexthop| ids.contains(&it.id) || it.members().any(|id| ids.contains(&id));
-        all.into_iter().filter(concerns).collect()
+        let ids: BTreeSet<u32> = all
+            .iter()
+            .filter(|nexthop| {
+                nexthop.dev().is_some_and(|dev| self.devs.contains(&dev))
+                    || self.nexthops.contains(&nexthop.id)
+            })
+            .map(|nexthop| nexthop.id)
+            .collect();
+        all.into_iter()
+            .filter(|it| ids.contains(&it.id) || it.members().any(|id| ids.contains(&id)))
+            .collect()
     }
 
     fn route_scope(&self) -> ReadScope {
@@ -369,9 +370,8 @@ impl ForeignObjects {
     }
 
     fn contains(&self, route: &Route) -> bool {
-        let points = |id: &u32| self.nexthops.contains(id);
         self.keys.binary_search(&route.key()).is_ok()
-            || matches!(&route.nexthops, NextHops::Object(id, _) if points(id))
+            || matches!(&route.nexthops, NextHops::Object(id, _) if self.nexthops.contains(id))
             || (!self.devs.is_empty()
                 && (route.src.is_some_and(|src| self.sources.contains(&src))
                     || route.carriers().any(|dev| self.devs.contains(&dev))))

@@ -7,8 +7,7 @@ use std::cell::LazyCell;
 use std::time::Instant;
 
 use trueup_net::{
-    Dev, Kind, Object, Observed, Plan, Reason, Resolution, Resolved, plan_with, resolve,
-    resolve_with,
+    Kind, Object, Observed, Plan, Reason, Resolution, Resolved, plan_with, resolve, resolve_with,
 };
 use trueup_observe::{DirtySet, Incomplete};
 
@@ -17,8 +16,7 @@ use super::mode::{Conflicts, Keys};
 use super::observe::Observation;
 use crate::Error;
 use crate::history::{History, Review};
-use crate::ownership::record_key::RecordKey;
-use crate::ownership::record_key::link_names;
+use crate::ownership::record_key::{RecordKey, link_names, name_of};
 
 /// More changes of routes are cheaper to read first than to make one by one by appending the new
 /// route.
@@ -79,8 +77,8 @@ impl Pass<'_> {
         let plan = plan_with(&self.wanted, part, names, observed, &seen.owned, &self.policy)
             // The routes may be a part: those that are not in sync, or on the keys.
             .map_err(|error| {
-                let part = part.or(self.wanted.routes.as_ref());
-                match part.zip(self.desired.routes.as_ref()) {
+                let planned = part.or(self.wanted.routes.as_ref());
+                match planned.zip(self.desired.routes.as_ref()) {
                     Some((part, all)) => error.among(part, all),
                     None => error,
                 }
@@ -117,10 +115,10 @@ impl Pass<'_> {
     fn appends_then_deletes(&self, plan: &Plan) -> bool {
         // A route of ours by the ledger has to be alone on its key.
         let by_ledger = !self.unmarked.is_empty() || self.policy.by_ledger.contains(Kind::Route);
-        let changed = || plan.ops.iter().filter(|op| op.can_append_then_delete()).count();
         self.mode.conflicts == Conflicts::ByKernel
             && !by_ledger
-            && changed() <= MAX_APPEND_THEN_DELETE
+            && plan.ops.iter().filter(|op| op.can_append_then_delete()).count()
+                <= MAX_APPEND_THEN_DELETE
     }
 
     /// Reviews the first plan of a pass, given what became dirty since the last one. Returns the
@@ -154,16 +152,16 @@ impl Pass<'_> {
         if !history.is_same(self.desired) {
             return Vec::new();
         }
-        let was_in_place = |object: &Object| history.was_in_place(object, &plan.devices);
         let rewritten = plan
             .conflicts
             .iter()
-            .filter(|conflict| !conflict.is_in_front && was_in_place(&conflict.desired))
+            .filter(|it| !it.is_in_front && history.was_in_place(&it.desired, &plan.devices))
             .map(|conflict| conflict.foreign.clone());
         let overridden = plan
             .ops
             .iter()
-            .filter(|op| op.reason == Reason::Overridden && was_in_place(&op.object))
+            .filter(|op| op.reason == Reason::Overridden)
+            .filter(|op| history.was_in_place(&op.object, &plan.devices))
             .filter_map(|op| op.was().map(Cow::into_owned));
         rewritten.chain(overridden).collect()
     }
@@ -188,9 +186,8 @@ impl Pass<'_> {
             now,
         };
         history.review(plan, &review, |object| {
-            let name = |dev: Dev| names.get(&dev.as_index()?).copied();
             !self.ledger_view.is_empty()
-                && RecordKey::of(object, name)
+                && RecordKey::of(object, |dev| name_of(dev, &names))
                     .is_some_and(|key| self.ledger_view.record(&key).is_some())
         });
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use trueup_apply::{ErrorClass, Outcome};
 use trueup_net::{
-    Action, Desired, Item as _, Kind, Object, ObjectKind as _, Observed, Op, Plan, Route, RouteKey,
+    Action, Desired, Item as _, Kind, Object, ObjectKind as _, Observed, Plan, Route, RouteKey,
     Routes,
 };
 
@@ -33,16 +33,12 @@ impl Pass<'_> {
     /// along, all else was read before, and what another writer does after the echo is heard.
     pub(super) fn verification(&self, plan: &Plan, rounds: &Rounds, seen: &Observation) -> Verify {
         let is_first = rounds.done.is_empty() && seen.snapshot.incomplete.is_empty();
-        let is_route = |op: &Op| op.hold.is_some() || op.object.kind() == Kind::Route;
-        let is_recorded = || {
-            self.policy.by_ledger.contains(Kind::Route)
-                || self.ledger_view.keys().any(|key| matches!(key, RecordKey::Route(_)))
-        };
         let is_proof = self.mode.verify == Verify::Echo
             && is_first
             && is_echo_cheaper(plan, self.desired)
-            && plan.ops.iter().all(is_route)
-            && !is_recorded();
+            && plan.ops.iter().all(|op| op.hold.is_some() || op.object.kind() == Kind::Route)
+            && !self.policy.by_ledger.contains(Kind::Route)
+            && !self.ledger_view.keys().any(|key| matches!(key, RecordKey::Route(_)));
         if is_proof { Verify::Echo } else { Verify::Read }
     }
 
@@ -84,21 +80,22 @@ impl Pass<'_> {
 /// Puts routes in the place of those that a plan has changed. What is left to do of the plan is as
 /// it was.
 fn replace_changed(observed: &mut Observed, done: &Plan, left: &Plan, there: Vec<Route>) {
-    let keys = |plan: &Plan| -> BTreeSet<RouteKey> {
-        plan.ops
-            .iter()
-            .filter_map(|op| match &op.object {
-                Object::Route(route) => Some(route.key()),
-                _ => None,
-            })
-            .collect()
-    };
-    let (changed, unchanged) = (keys(done), keys(left));
+    let (changed, unchanged) = (route_keys(done), route_keys(left));
     observed.retain_routes(|route| {
         let key = route.key();
         !changed.contains(&key) || unchanged.contains(&key)
     });
     observed.routes.extend(there);
+}
+
+fn route_keys(plan: &Plan) -> BTreeSet<RouteKey> {
+    plan.ops
+        .iter()
+        .filter_map(|op| match &op.object {
+            Object::Route(route) => Some(route.key()),
+            _ => None,
+        })
+        .collect()
 }
 
 /// Returns true if a dump of all routes costs more than the echoes: some five rows for each.
@@ -135,8 +132,8 @@ fn echoed(round: &mut Round) -> Option<Echoed> {
         }
     }
     let mut at = 0..;
-    let is_undone = |_: &Op| at.next().is_some_and(|at| outcomes.undone.contains(&at));
-    Some(Echoed { there, left: plan.clone().retain(is_undone) })
+    let left = plan.clone().retain(|_| at.next().is_some_and(|at| outcomes.undone.contains(&at)));
+    Some(Echoed { there, left })
 }
 
 /// Returns true if something else is on the key than was known.

@@ -20,13 +20,12 @@ use crate::{Error, Planned};
 /// what is ours by then.
 pub(crate) fn explain(
     observer: &mut Observer,
-    view: &LedgerView,
+    mut view: LedgerView,
     resolved: &Resolved,
     planned: Planned,
     query: &Query,
 ) -> Result<Explanation, Error> {
     let Snapshot { observed: rows, incomplete: doubts, .. } = read(observer, query)?;
-    let mut view = view.clone();
     // The pass looked only at what is managed.
     view.close_intents(&rows, &resolved.policy, &BTreeSet::new());
     let owned = view.owned(&rows);
@@ -46,8 +45,7 @@ pub(crate) fn explain(
     for key in view.keys() {
         let record = view.record(key).or_else(|| view.intent(key));
         let Some(record) = record else { continue };
-        let recorded = |_| key.interface().map(|(name, _)| name);
-        if query.is_about(&record.object, recorded) {
+        if query.is_about(&record.object, |_| Some(key.interface()?.0)) {
             let entry = Entry {
                 object: record.object.clone(),
                 origin: origin(&record.object, record.former.is_some(), &resolved.policy),
@@ -66,8 +64,10 @@ pub(crate) fn explain(
     let Planned { plan, observed, .. } = &planned;
     let mut held: Vec<Option<usize>> = Vec::with_capacity(plan.ops.len());
     for (at, op) in plan.ops.iter().enumerate() {
-        let cause = || plan.needs(at).find_map(|need| held[need]);
-        held.push(op.hold.as_ref().map_or_else(cause, |_| Some(at)));
+        held.push(match op.hold {
+            Some(_) => Some(at),
+            None => plan.needs(at).find_map(|need| held[need]),
+        });
         if query.is_about(&op.object, name) {
             let cause = held[at].filter(|cause| *cause != at);
             let waits_for = cause.map(|cause| Box::new(plan.ops[cause].clone()));
@@ -121,13 +121,14 @@ fn nothing(
 ) -> Nothing {
     let there = explained.present.iter();
     if let Some((_, desired)) = &explained.desired {
-        let serves = |object| desired.with_open_of(object).differences(object).is_empty();
-        let mut serving = there.filter(|present| serves(&present.object));
+        let serving = there.clone().find(|Present { object, .. }| {
+            desired.with_open_of(object).differences(object).is_empty()
+        });
         let creatable = match desired {
             Object::Link(link) => link.is_creatable(),
             _ => true,
         };
-        return match serving.next() {
+        return match serving {
             // A link that must exist is not created.
             Some(present) if present.whose.is_ours() || !creatable => Nothing::AsDesired,
             Some(_) => Nothing::SatisfiedByForeign,
@@ -177,14 +178,13 @@ impl Case<'_> {
             // Neither a device nor a protocol is part of any other key.
             _ => {}
         }
-        let empty = || Explained {
-            key: key.clone(),
+        self.found.entry(key.clone()).or_insert_with(|| Explained {
+            key,
             present: Vec::new(),
             entry: None,
             desired: None,
             next: Vec::new(),
-        };
-        self.found.entry(key.clone()).or_insert_with(empty)
+        })
     }
 
     fn there(&self, dev: Dev) -> Dev {
@@ -242,13 +242,14 @@ fn whose(
 ) -> Whose {
     let passing = matches!(object, Object::Neighbour(neighbour) if !neighbour.is_declared());
     let everywhere = policy.clone().with_domain(Domain::default());
-    let would_be_ours = || proof(object, links, owned, everywhere).is_some();
     match (proof(object, links, owned, policy), object.protocol()) {
         (Some(Ownership::Marker), _) => Whose::Marked,
         (Some(Ownership::Ledger), _) => Whose::Recorded,
         _ if object.is_kernels_own(policy.unstored) => Whose::Kernels,
         _ if passing => Whose::Passing,
-        _ if policy.domain.is_limited() && would_be_ours() => Whose::OutsideDomain,
+        _ if policy.domain.is_limited() && proof(object, links, owned, &everywhere).is_some() => {
+            Whose::OutsideDomain
+        }
         _ if recorded(object) => Whose::Rewritten,
         (None, 0) => Whose::Unmarked,
         (None, protocol) if protocol == policy.marker => Whose::MarkUnproven,
@@ -354,17 +355,22 @@ mod tests {
         let (scope, ledger) = (faults.namespace(), MemoryLedger::default());
         let options = Options::default();
         let config = Config::default().with_backoff(LONG, LONG).with_interval(LONG);
-        let running = Loop::new(Rtnl::new(), scope, desired, ledger, options, config);
-        let running = running.spawn("rtnl").unwrap();
+        let running =
+            Loop::new(Rtnl::new(), scope, desired, ledger, options, config).spawn("rtnl").unwrap();
         let handle = running.handle();
         handle.force(LONG).unwrap();
         handle.pause(LONG).unwrap();
-        let question = move |view: LoopView<'_, Rtnl>| {
-            let LoopView { source, scope, desired, ledger, options, limits, .. } = view;
-            let query = Query::Link { name };
-            source.why_within(scope, Some(desired), ledger, options, &query, &limits)
-        };
-        let explanation = handle.ask(question, LONG).unwrap().unwrap();
+        let explanation = handle
+            .ask(
+                move |view: LoopView<'_, Rtnl>| {
+                    let LoopView { source, scope, desired, ledger, options, limits, .. } = view;
+                    let query = Query::Link { name };
+                    source.why_within(scope, Some(desired), ledger, options, &query, &limits)
+                },
+                LONG,
+            )
+            .unwrap()
+            .unwrap();
         let [Step::Op { op, .. }] = &explanation.objects[0].next[..] else {
             panic!("{explanation:?}")
         };
