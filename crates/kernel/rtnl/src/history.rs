@@ -18,7 +18,7 @@ use trueup_net::{
     ObjectKind as _, Observed, Op, Plan, Reason, Resolved,
 };
 use trueup_observe::DirtySet;
-use trueup_reconcile::{Condition, OpKey, Status};
+use trueup_reconcile::{Condition, OpKey};
 
 use self::addresses::{AnothersAddresses, Duplicates};
 use self::contention::Contention;
@@ -29,7 +29,7 @@ use crate::Options;
 use crate::key::{ObjectId, key_id, object_id};
 use crate::ownership::record_key::Location;
 use crate::pass::mode::Keys;
-
+use crate::status::{StatusChanges, Undone};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     /// The desired state of the last pass.
@@ -48,25 +48,6 @@ pub(crate) struct History {
     duplicates: Duplicates,
     pub(crate) stored_otherwise: StoredOtherwise,
 }
-
-/// An object that a pass has left undone.
-#[derive(Clone, Debug)]
-pub(crate) struct Undone {
-    pub(crate) location: Location,
-    pub(crate) status: Arc<Status>,
-    /// True if it was not tried because it failed before: its status is what that was.
-    pub(crate) is_put_off: bool,
-    /// The object whose op it waits for, if it does.
-    pub(crate) waits_for: Option<ObjectId>,
-    /// The kind of an object that is to be deleted.
-    pub(crate) deletes: Option<Kind>,
-    /// True for a route that another host offers, and that this one cannot have: it keeps nothing
-    /// from being converged.
-    pub(crate) is_declined: bool,
-}
-
-/// The statuses that a pass has found changed; `None` for an object that has none any more.
-pub(crate) type StatusChanges = Vec<(OpKey, Option<Arc<Status>>)>;
 
 /// What a plan is reviewed by.
 pub(crate) struct Review<'a> {
@@ -387,8 +368,9 @@ impl History {
     /// Returns true if another writer's object was in the place of an object when it was looked at
     /// last.
     pub(crate) fn is_in_conflict(&self, id: ObjectId) -> bool {
-        let undone = self.undone.get(&id);
-        undone.is_some_and(|it| matches!(it.status.condition, Condition::Conflict { .. }))
+        self.undone
+            .get(&id)
+            .is_some_and(|it| matches!(it.status.condition, Condition::Conflict { .. }))
     }
 
     /// Returns where that is which waits for an op on one of these objects, or on what waits

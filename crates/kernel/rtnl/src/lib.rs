@@ -21,7 +21,8 @@ pub use error::{Error, ErrorKind};
 pub use options::{AllowDeletes, Contention, Options, ReservedProtocol};
 pub use ownership::{ledger_scope, ledger_scope_of};
 pub use pass::Planned;
-pub use report::{Finding, OpOutcome, OwnershipRule, Report};
+pub use report::{OwnershipRule, Report};
+pub use round::OpOutcome;
 pub use source::Rtnl;
 pub use why::{Entry, Explained, Explanation, Nothing, Origin, Present, Query, Step, Whose};
 

@@ -17,14 +17,17 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use trueup_net::{Desired, Devices, Kinds, Op, Policy, RouteKey, Tracker};
-use trueup_observe::{DirtySet, Observer};
+use trueup_net::{
+    Desired, Devices, Kinds, Op, Owned, Policy, Resolution, RouteDependencies, RouteKey, Routes,
+    Tracker,
+};
+use trueup_observe::{DirtySet, Observer, Snapshot};
 use trueup_reconcile::{Ledger, OpKey, PassLimits};
 
 use self::baseline::Baseline;
 use self::foreign::ForeignKeys;
 use self::mode::{Conflicts, Facts, Mode, Read, Verify};
-use self::observe::{KnownLinks, Observation};
+use self::observe::KnownLinks;
 use crate::events::Events;
 use crate::history::{History, stored_otherwise};
 use crate::key::object_id;
@@ -38,6 +41,36 @@ use crate::{Error, Options};
 pub(crate) use observe::require_all_links;
 pub(crate) use plan::PassPlan;
 pub use plan::Planned;
+
+/// What was read on the keys of a pass, and what follows from it.
+#[derive(Debug, Default)]
+pub(crate) struct Observation {
+    pub(crate) snapshot: Snapshot,
+    /// What of it is ours by the ledger.
+    owned: Owned,
+    /// The devices and the desired routes, once they are resolved.
+    names: Option<Resolution>,
+    /// The devices have to be resolved anew.
+    are_devices_stale: bool,
+    /// A route has to move to a nexthop object that is not known, or may point at one that is there
+    /// at last, which only a pass over everything can do.
+    moves_routes: bool,
+    /// A new route is appended before the former one is deleted, once that is decided.
+    appends_then_deletes: Option<bool>,
+    /// The rest of the desired routes, if those in sync were dropped as they arrived.
+    out_of_sync: Option<OutOfSync>,
+    /// The foreign routes on desired keys that were read along with ours.
+    foreign: ForeignKeys,
+}
+
+/// What is left of desired routes if those in sync were dropped as they arrived.
+#[derive(Debug)]
+struct OutOfSync {
+    /// The desired routes that are not in sync; `None` if that is all of them, which can be many.
+    routes: Option<Routes>,
+    /// What the routes depend on that were dropped.
+    dependencies: RouteDependencies,
+}
 
 /// A pass, and what is ours in it.
 pub(crate) struct Pass<'a> {

@@ -5,16 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trueup_apply::{Failure, Outcome, Pending, Wait};
-use trueup_net::{Action, Conflict, Devices, Hold, Notice, Object, Op, Plan, Reason};
+use trueup_net::{Action, Conflict, Devices, Hold, Notice, Object, Reason};
 use trueup_observe::Incomplete;
 use trueup_reconcile::{EventCoverage, OpKey, ReportedOp, Status};
 
-use crate::history::StatusChanges;
-use crate::key::object_id;
-use crate::round::Round;
+use crate::round::{OpOutcome, Round};
+use crate::status::StatusChanges;
 
-/// The report of a pass. Every op of the pass has exactly one outcome in it; an op that was refused
-/// or not sent, and whose object is as desired all the same, was none.
+/// The report of a pass. It has exactly one outcome of each op. If an op was refused or not sent,
+/// and its object is still as desired, it is left out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     pub(crate) converged: bool,
@@ -34,29 +33,6 @@ pub struct Report {
     pub(crate) requeue_after: Option<Duration>,
 }
 
-/// An op with its outcome.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct OpOutcome<'a> {
-    /// The op.
-    pub op: &'a Op,
-    /// What became of it.
-    pub outcome: &'a Outcome,
-    /// The devices that the op refers to.
-    pub devices: &'a Devices,
-    pub(crate) plan: &'a Plan,
-}
-
-impl<'a> OpOutcome<'a> {
-    /// The op that this one waits for, where it does.
-    pub fn waits_for(&self) -> Option<&'a Op> {
-        match self.outcome {
-            Outcome::Pending(Pending::Own(Wait::Needs(at))) => self.plan.ops.get(*at),
-            _ => None,
-        }
-    }
-}
-
 impl Report {
     /// Every op of the pass, in the order in which they were due.
     pub fn ops(&self) -> impl Iterator<Item = OpOutcome<'_>> {
@@ -68,9 +44,8 @@ impl Report {
         self.ops().filter(|done| done.outcome.is_applied())
     }
 
-    /// The ops that were refused, or whose answer was lost, and why. Of an object that is as desired
-    /// all the same there is none, and what is only offered is [declined](Self::declined): where
-    /// there is one, the pass has not converged.
+    /// The ops that were refused, or whose answer was lost, and why. If there is one, the pass has
+    /// not converged. What is only offered is [declined](Self::declined).
     pub fn failed(&self) -> impl Iterator<Item = (OpOutcome<'_>, &Failure)> {
         self.ops().filter_map(|done| match done.outcome {
             Outcome::Failed(failure) => Some((done, &**failure)),
@@ -78,8 +53,8 @@ impl Report {
         })
     }
 
-    /// The ops on routes that other hosts only offer ([`Routes::offer`]), and that the kernel
-    /// refused. They keep nothing from being converged.
+    /// The ops that the kernel refused on routes which other hosts only offer ([`Routes::offer`]).
+    /// The pass converges despite them.
     ///
     /// [`Routes::offer`]: trueup_net::Routes::offer
     pub fn declined(&self) -> impl Iterator<Item = (OpOutcome<'_>, &Failure)> {
@@ -104,24 +79,28 @@ impl Report {
         &self.devices
     }
 
-    /// What the author of the declaration should know of, and that no op says: as of the last
-    /// observation, and of the objects that went along with ops that were carried out.
+    /// What the author of the declaration should know and no op says: as of the last observation,
+    /// and of the objects that went along with applied ops.
     pub fn notices(&self) -> impl Iterator<Item = (&Notice, &Devices)> {
         let went = self.rounds.iter().flat_map(|round| {
-            let went = move |notice: &&Notice| match notice {
-                Notice::GoesAlong { with, .. } => {
-                    let mut ops = round.ops().filter(|done| done.outcome.is_applied());
-                    ops.any(|done| done.op.object.key() == **with)
-                }
-                _ => false,
-            };
-            let devices = &round.plan.devices;
-            let notices = round.plan.notices.iter().filter(went);
-            notices.map(move |notice| (notice, devices))
+            round
+                .plan
+                .notices
+                .iter()
+                .filter(move |notice| match notice {
+                    Notice::GoesAlong { with, .. } => round
+                        .ops()
+                        .any(|done| done.outcome.is_applied() && done.op.object.key() == **with),
+                    _ => false,
+                })
+                .map(|notice| (notice, &round.plan.devices))
         });
-        let is_of_state = |notice: &&Notice| !matches!(notice, Notice::GoesAlong { .. });
-        let of_state = self.notices.iter().filter(is_of_state);
-        went.chain(of_state.map(|notice| (notice, &self.devices)))
+        let of_state = self
+            .notices
+            .iter()
+            .filter(|notice| !matches!(notice, Notice::GoesAlong { .. }))
+            .map(|notice| (notice, &self.devices));
+        went.chain(of_state)
     }
 
     /// What could not be read whole in the last observation.
@@ -129,11 +108,11 @@ impl Report {
         &self.doubts
     }
 
-    /// Whose objects have become, or are left alone, in the order in which it came up.
-    pub fn findings(&self) -> impl Iterator<Item = Finding<'_>> {
-        let of_ops = self.ops().filter_map(|done| {
-            let OpOutcome { op, devices, .. } = done;
-            let applied = done.outcome.is_applied();
+    /// The rules of ownership that applied, each with the object (as it is now, or as it is to be)
+    /// and the devices that this refers to.
+    pub fn findings(&self) -> impl Iterator<Item = (OwnershipRule, &Object, &Devices)> {
+        let of_ops = self.ops().filter_map(|OpOutcome { op, outcome, devices, .. }| {
+            let applied = outcome.is_applied();
             let rule = match (&op.hold, op.reason) {
                 (Some(Hold::Grace(left)), _) => OwnershipRule::Grace { left: *left },
                 (Some(Hold::Contention { times, by, left }), _) => {
@@ -146,18 +125,14 @@ impl Report {
                 }
                 _ => return None,
             };
-            let object = &op.object;
-            Some(Finding { rule, object, devices })
+            Some((rule, &op.object, devices))
         });
-        let of = |rule, object| Finding { rule, object, devices: &self.devices };
-        let overwritten = self.overwritten.iter();
-        let overwritten = overwritten.map(move |object| {
-            let by = object.protocol();
-            of(OwnershipRule::Overwritten { by }, object)
-        });
-        let adopted = self.adopted.iter();
-        let adopted = adopted.map(move |object| of(OwnershipRule::Adopted, object));
-        overwritten.chain(adopted).chain(of_ops)
+        self.overwritten
+            .iter()
+            .map(|object| (OwnershipRule::Overwritten { by: object.protocol() }, object))
+            .chain(self.adopted.iter().map(|object| (OwnershipRule::Adopted, object)))
+            .map(|(rule, object)| (rule, object, &self.devices))
+            .chain(of_ops)
     }
 
     /// Why the pass could not read after its last change, or not record what is ours, if so.
@@ -174,7 +149,7 @@ impl trueup_reconcile::Report for Report {
     fn outcomes(&self, tell: &mut dyn FnMut(ReportedOp<'_>)) {
         for done in self.ops() {
             let outcome = done.outcome.classified(|failure| failure.class);
-            let key = || OpKey(object_id(&done.op.object, done.devices));
+            let key = || OpKey(done.object_id());
             tell(ReportedOp::new(done.op.object.kind().name(), outcome, &key));
         }
     }
@@ -189,14 +164,14 @@ impl trueup_reconcile::Report for Report {
         self.pending().any(|(_, why)| *why == Pending::Cut)
     }
 
-    /// Returns true if all was read after the last change. If not, an op that is not in the report
-    /// may be due all the same. A ledger that could not be written is no reason.
+    /// Returns true if all was read after the last change. If not, ops may be due that are not in
+    /// the report. A ledger that could not be written does not matter.
     fn is_seen_whole(&self) -> bool {
         self.seen && self.doubts.is_empty()
     }
 
     fn requeue_after(&self) -> Option<Duration> {
-        let left = self.findings().filter_map(|finding| match finding.rule {
+        let left = self.findings().filter_map(|(rule, ..)| match rule {
             OwnershipRule::Grace { left } | OwnershipRule::Contention { left, .. } => Some(left),
             _ => None,
         });
@@ -207,29 +182,17 @@ impl trueup_reconcile::Report for Report {
         left.chain(pending).chain(self.requeue_after).min()
     }
 
-    /// No event reports that the namespace is gone, or that another has its name: a dirty pass
-    /// finds that.
+    /// No event reports that the namespace is gone, or that another has its name. A dirty pass
+    /// does.
     fn coverage(&self) -> EventCoverage {
         if self.is_covered { EventCoverage::Part } else { EventCoverage::Nothing }
     }
 
     fn contended(&self) -> usize {
         self.findings()
-            .filter(|finding| matches!(finding.rule, OwnershipRule::Contention { .. }))
+            .filter(|(rule, ..)| matches!(rule, OwnershipRule::Contention { .. }))
             .count()
     }
-}
-
-/// A rule of ownership that applied to an object.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct Finding<'a> {
-    /// The rule.
-    pub rule: OwnershipRule,
-    /// The object: as it is now, or as it is to be.
-    pub object: &'a Object,
-    /// The devices that the object refers to.
-    pub devices: &'a Devices,
 }
 
 /// The rules of ownership.
@@ -268,7 +231,6 @@ pub enum OwnershipRule {
 
 impl fmt::Display for OwnershipRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = |left: &Duration| left.as_millis().div_ceil(1000);
         match self {
             OwnershipRule::Adopted => f.write_str("adopted"),
             OwnershipRule::Overridden => f.write_str("overridden"),
@@ -276,13 +238,15 @@ impl fmt::Display for OwnershipRule {
             OwnershipRule::Overwritten { by: 0 } => f.write_str("overwritten"),
             OwnershipRule::Overwritten { by } => write!(f, "overwritten, now of protocol {by}"),
             OwnershipRule::Orphan => f.write_str("orphan"),
-            OwnershipRule::Grace { left } => write!(f, "grace for {} s", seconds(left)),
+            OwnershipRule::Grace { left } => {
+                write!(f, "grace for {} s", left.as_millis().div_ceil(1000))
+            }
             OwnershipRule::Contention { times, by, left } => {
                 write!(f, "contention, {times} times")?;
                 if let Some(by) = by {
                     write!(f, " by protocol {by}")?;
                 }
-                write!(f, ", left alone for {} s", seconds(left))
+                write!(f, ", left alone for {} s", left.as_millis().div_ceil(1000))
             }
         }
     }

@@ -1,14 +1,12 @@
 //! The rounds of a pass: in each a plan was carried out, and every op of it has an outcome. What
 //! one round has tried is not tried again in the next.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 
 use trueup_apply::{ErrorClass, Outcome, Outcomes, Pending, Wait};
 use trueup_net::{Action, Devices, Hold, Kind, Object, Op, Plan, Reason};
 
-use crate::history::Undone;
 use crate::key::{ObjectId, object_id};
-use crate::report::OpOutcome;
 
 /// How often a pass restores what its own ops took along, at most.
 const MAX_ROUNDS: usize = 3;
@@ -18,6 +16,33 @@ const MAX_ROUNDS: usize = 3;
 pub(crate) struct Round {
     pub(crate) plan: Plan,
     pub(crate) outcomes: Outcomes,
+}
+
+/// An op with its outcome.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct OpOutcome<'a> {
+    /// The op.
+    pub op: &'a Op,
+    /// What became of it.
+    pub outcome: &'a Outcome,
+    /// The devices that the op refers to.
+    pub devices: &'a Devices,
+    plan: &'a Plan,
+}
+
+impl<'a> OpOutcome<'a> {
+    /// The op that this one waits for, if it does.
+    pub fn waits_for(&self) -> Option<&'a Op> {
+        match self.outcome {
+            Outcome::Pending(Pending::Own(Wait::Needs(at))) => self.plan.ops.get(*at),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn object_id(&self) -> ObjectId {
+        object_id(&self.op.object, self.devices)
+    }
 }
 
 impl Round {
@@ -44,42 +69,43 @@ impl Round {
         if !self.has_refusal() {
             return Vec::new();
         }
-        let ops = left.ops.iter().map(|op| &op.object);
-        let conflicts = left.conflicts.iter().map(|conflict| &conflict.desired);
-        let open: BTreeSet<_> = ops.chain(conflicts).map(Object::key).collect();
+        let open: BTreeSet<_> = left
+            .ops
+            .iter()
+            .map(|op| &op.object)
+            .chain(left.conflicts.iter().map(|conflict| &conflict.desired))
+            .map(Object::key)
+            .collect();
         self.ops()
             .filter(|done| is_refusal(done.outcome) && !open.contains(&done.op.object.key()))
             .map(|done| done.op.object.clone())
             .collect()
     }
 
-    /// Sets what the last observation of the pass says of the ops that were not applied: `left` has
-    /// all objects that are not as desired. Of the others the op whose answer was lost is applied,
-    /// and one that was refused or not sent was not needed and is removed.
-    pub(crate) fn settle(&mut self, left: &HashMap<ObjectId, Undone>) {
+    /// Sets the outcomes of the ops that were not applied, by the last observation of the pass:
+    /// `is_left` says whether an object is not as desired. If it is, an op whose answer was lost is
+    /// applied, and one that was refused or not sent was not needed and is removed.
+    pub(crate) fn settle(&mut self, is_left: impl Fn(&ObjectId) -> bool) {
         if self.outcomes.outcomes.iter().all(Outcome::is_applied) {
             return;
         }
         let Round { plan, outcomes } = self;
-        let outcomes = &mut outcomes.outcomes;
-        let is_left = |op: &Op| left.contains_key(&object_id(&op.object, &plan.devices));
-        for (op, outcome) in plan.ops.iter().zip(outcomes.iter_mut()) {
-            if is_unanswered(outcome) && !is_left(op) {
+        for (op, outcome) in plan.ops.iter().zip(&mut outcomes.outcomes) {
+            if is_unanswered(outcome) && !is_left(&object_id(&op.object, &plan.devices)) {
                 *outcome = Outcome::Applied;
             }
         }
         self.retain(|op, devices, outcome| {
-            outcome.is_applied() || left.contains_key(&object_id(&op.object, devices))
+            outcome.is_applied() || is_left(&object_id(&op.object, devices))
         });
     }
 
-    /// Has the ops that were refused on objects which other hosts only offer be no failures.
-    pub(crate) fn decline(&mut self, left: &HashMap<ObjectId, Undone>) {
+    /// Turns refusals on objects that other hosts only offer into what is no failure.
+    pub(crate) fn decline(&mut self, is_declined: impl Fn(&ObjectId) -> bool) {
         let Round { plan, outcomes } = self;
         for (op, outcome) in plan.ops.iter().zip(&mut outcomes.outcomes) {
-            let left = || left.get(&object_id(&op.object, &plan.devices));
             if let Outcome::Failed(failure) = outcome
-                && left().is_some_and(|left| left.is_declined)
+                && is_declined(&object_id(&op.object, &plan.devices))
             {
                 *outcome = Outcome::Declined(failure.clone());
             }
@@ -143,16 +169,16 @@ impl Rounds {
 
     /// Returns true of the ops of a plan that are not tried again.
     fn is_tried<'a>(&'a self, plan: &'a Plan) -> impl Fn(&Op) -> bool + 'a {
-        let id = |op: &Op| op_id(op, &plan.devices);
-        let brings = |op: &&Op| {
-            let is_ground = matches!(op.object.kind(), Kind::Link | Kind::Address);
-            is_ground && op.action != Action::Delete && op.hold.is_none()
-        };
-        let mut ground = plan.ops.iter().filter(brings);
-        let is_brought = !self.lacking.is_empty() && ground.any(|op| !self.tried.contains(&id(op)));
+        let is_ground_brought = !self.lacking.is_empty()
+            && plan.ops.iter().any(|op| {
+                matches!(op.object.kind(), Kind::Link | Kind::Address)
+                    && op.action != Action::Delete
+                    && op.hold.is_none()
+                    && !self.tried.contains(&op_id(op, &plan.devices))
+            });
         move |op| {
-            let id = id(op);
-            self.tried.contains(&id) && !(is_brought && self.lacking.contains(&id))
+            let id = op_id(op, &plan.devices);
+            self.tried.contains(&id) && !(is_ground_brought && self.lacking.contains(&id))
         }
     }
 
@@ -162,11 +188,12 @@ impl Rounds {
             return plan;
         }
         let tried: Vec<bool> = plan.ops.iter().map(self.is_tried(&plan)).collect();
-        // What points at a nexthop object may be among what was not done.
-        let deletes_nexthop =
-            |op: &Op| (op.action, op.object.kind()) == (Action::Delete, Kind::Nexthop);
         let mut each = tried.into_iter();
-        plan.retain(|op| !each.next().unwrap_or_default() && !deletes_nexthop(op))
+        plan.retain(|op| {
+            !each.next().unwrap_or_default()
+                // What points at a nexthop object may be among what was not done.
+                && (op.action, op.object.kind()) != (Action::Delete, Kind::Nexthop)
+        })
     }
 
     /// Notes the ops of a round that are not to be tried again.
@@ -232,11 +259,9 @@ fn lacks(outcome: &Outcome) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use trueup_apply::stored_otherwise;
     use trueup_net::{Desired, Family, Kinds, Observed, Owned, Rule, RuleAction};
-    use trueup_reconcile::Condition;
-
-    use super::*;
 
     fn plan(rules: Vec<Rule>) -> Plan {
         let desired = Desired::default().with_rules(rules);
@@ -246,34 +271,23 @@ mod tests {
 
     #[test]
     fn what_is_as_desired_leaves_the_report_and_what_waited_for_it_is_due() {
-        let rule = |priority| Rule::new(Family::Inet, priority, RuleAction::Lookup(100));
-        let plan = plan((1..7).map(rule).collect());
-        let desired = &plan.ops[0].object;
-        let refused = || {
-            let failure = stored_otherwise(desired, None, &Devices::default());
-            Outcome::Failed(Box::new(failure))
-        };
+        let plan = plan(
+            (1..7)
+                .map(|priority| Rule::new(Family::Inet, priority, RuleAction::Lookup(100)))
+                .collect(),
+        );
+        let failure = stored_otherwise(&plan.ops[0].object, None, &Devices::default());
+        let refused = Outcome::Failed(Box::new(failure));
         let needs = |at| Outcome::Pending(Wait::Needs(at).into());
-        let all = [refused(), needs(0), Outcome::Applied, refused(), needs(3), needs(0)];
-        let left = [1, 3, 4].map(|at: usize| {
-            let object = &plan.ops[at].object;
-            let why = "it is left".to_owned();
-            let undone = Undone::new(object, &plan.devices, Condition::Pending { why });
-            (object_id(object, &plan.devices), undone)
-        });
-        let priorities = |round: &Round| -> Vec<_> {
-            let objects = round.plan.ops.iter().map(|op| &op.object);
-            objects.map(|object| object.spec(&round.plan.devices)).collect()
-        };
+        let left = [1, 3, 4].map(|at: usize| object_id(&plan.ops[at].object, &plan.devices));
+        let before = plan.ops.clone();
         let mut outcomes = Outcomes::default();
-        outcomes.outcomes = all.to_vec();
+        outcomes.outcomes =
+            vec![refused.clone(), needs(0), Outcome::Applied, refused.clone(), needs(3), needs(0)];
         let mut round = Round { plan, outcomes };
-        let before = priorities(&round);
-        round.settle(&left.into());
-        let kept = [1, 2, 3, 4].map(|at: usize| before[at].clone());
-        assert_eq!(priorities(&round), kept);
+        round.settle(|id| left.contains(id));
+        assert_eq!(round.plan.ops, before[1..=4]);
         let due = Outcome::Pending(Pending::Cut);
-        let expected = [due, Outcome::Applied, all[3].clone(), needs(2)];
-        assert_eq!(round.outcomes.outcomes, expected);
+        assert_eq!(round.outcomes.outcomes, [due, Outcome::Applied, refused, needs(2)]);
     }
 }

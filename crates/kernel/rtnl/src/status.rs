@@ -5,16 +5,32 @@ use std::sync::Arc;
 
 use trueup_apply::{Outcome, Pending, Wait};
 use trueup_net::{
-    Action, Dev, Devices, Hold, Item as _, Object, ObjectKind as _, Plan, RouteKey, with_object,
+    Action, Devices, Hold, Item as _, Kind, Object, ObjectKind as _, Plan, RouteKey, with_object,
 };
-use trueup_reconcile::{Condition, ErrorClass, Status};
+use trueup_reconcile::{Condition, ErrorClass, OpKey, Status};
 
-use crate::history::Undone;
 use crate::key::{ObjectId, object_id};
-use crate::ownership::record_key::location;
-use crate::report::OpOutcome;
-use crate::round::Round;
+use crate::ownership::record_key::{Location, location};
+use crate::round::{OpOutcome, Round};
 
+/// An object that a pass has left undone.
+#[derive(Clone, Debug)]
+pub(crate) struct Undone {
+    pub(crate) location: Location,
+    pub(crate) status: Arc<Status>,
+    /// True if it was not tried because it failed before: its status is what that was.
+    pub(crate) is_put_off: bool,
+    /// The object whose op it waits for, if it does.
+    pub(crate) waits_for: Option<ObjectId>,
+    /// The kind of an object that is to be deleted.
+    pub(crate) deletes: Option<Kind>,
+    /// True for a route that another host offers, and that this one cannot have: it keeps nothing
+    /// from being converged.
+    pub(crate) is_declined: bool,
+}
+
+/// The statuses that a pass has found changed; `None` for an object that has none any more.
+pub(crate) type StatusChanges = Vec<(OpKey, Option<Arc<Status>>)>;
 /// Returns what is left undone: the ops and conflicts of a plan that was made after these rounds.
 /// `offered` are the routes that other hosts offer.
 pub(crate) fn undone(
@@ -26,73 +42,68 @@ pub(crate) fn undone(
     if plan.is_empty() {
         return all;
     }
-    let ops = rounds.iter().flat_map(Round::ops);
     let mut tried: HashMap<ObjectId, OpOutcome<'_>> = HashMap::new();
-    for done in ops.filter(|done| !done.outcome.is_applied()) {
-        let id = object_id(&done.op.object, done.devices);
-        let has_failed = |done: &OpOutcome<'_>| done.outcome.failure().is_some();
+    for done in rounds.iter().flat_map(Round::ops).filter(|done| !done.outcome.is_applied()) {
+        let kept = tried.entry(done.object_id()).or_insert(done);
         // Of several ops on an object, one that failed says more than those that wait for it.
-        if has_failed(&done) || !tried.get(&id).is_some_and(has_failed) {
-            tried.insert(id, done);
+        if done.outcome.failure().is_some() || kept.outcome.failure().is_none() {
+            *kept = done;
         }
     }
-    let is_offered = |object: &Object| match object {
-        Object::Route(route) => !offered.is_empty() && offered.contains(&route.key()),
-        _ => false,
-    };
     for op in &plan.ops {
-        let done = tried.get(&object_id(&op.object, &plan.devices));
-        let condition = done.and_then(OpOutcome::condition);
-        let is_put_off =
-            done.is_some_and(|done| matches!(done.outcome, Outcome::Pending(Pending::Backoff(_))));
-        let condition = condition.unwrap_or_else(|| Condition::Pending {
+        let id = object_id(&op.object, &plan.devices);
+        let done = tried.get(&id);
+        let condition = done.and_then(OpOutcome::condition).unwrap_or_else(|| Condition::Pending {
             why: "it has come up since the pass began".to_owned(),
         });
-        let undone = Undone::new(&op.object, &plan.devices, condition);
+        let is_put_off =
+            done.is_some_and(|done| matches!(done.outcome, Outcome::Pending(Pending::Backoff(_))));
         // One that was not tried in time may still be taken.
-        let is_refused =
-            is_put_off || !matches!(undone.status.condition, Condition::Pending { .. });
-        let waits_for = done.and_then(|done| {
-            let needed = done.waits_for()?;
-            Some(object_id(&needed.object, done.devices))
-        });
+        let is_refused = is_put_off || !matches!(condition, Condition::Pending { .. });
         let undone = Undone {
             is_put_off,
-            waits_for,
+            waits_for: done
+                .and_then(|done| Some(object_id(&done.waits_for()?.object, done.devices))),
             deletes: (op.action == Action::Delete).then(|| op.object.kind()),
-            is_declined: is_refused && is_offered(&op.object),
-            ..undone
+            is_declined: is_refused && is_among(offered, &op.object),
+            ..Undone::new(&op.object, &plan.devices, condition)
         };
-        all.insert(object_id(&op.object, &plan.devices), undone);
+        all.insert(id, undone);
     }
     for conflict in &plan.conflicts {
-        let foreign = conflict.foreign_text(&plan.devices);
-        let undone = Undone::new(&conflict.desired, &plan.devices, Condition::Conflict { foreign });
-        let undone = Undone { is_declined: is_offered(&conflict.desired), ..undone };
+        let condition = Condition::Conflict { foreign: conflict.foreign_text(&plan.devices) };
+        let undone = Undone {
+            is_declined: is_among(offered, &conflict.desired),
+            ..Undone::new(&conflict.desired, &plan.devices, condition)
+        };
         all.insert(object_id(&conflict.desired, &plan.devices), undone);
     }
     all
 }
 
-/// Returns what these rounds may have left undone, where nothing could be read after them.
+fn is_among(offered: &BTreeSet<RouteKey>, object: &Object) -> bool {
+    matches!(object, Object::Route(route) if !offered.is_empty() && offered.contains(&route.key()))
+}
+
+/// Returns what these rounds may have left undone, if nothing could be read after them.
 pub(crate) fn unknown(rounds: &[Round]) -> HashMap<ObjectId, Undone> {
-    let ops = rounds.iter().flat_map(Round::ops);
-    let undone = |done: OpOutcome<'_>| {
-        let condition = done.condition().unwrap_or_else(|| Condition::Pending {
-            why: "it was carried out, and could not be read back".to_owned(),
-        });
-        let undone = Undone::new(&done.op.object, done.devices, condition);
-        (object_id(&done.op.object, done.devices), undone)
-    };
-    ops.map(undone).collect()
+    rounds
+        .iter()
+        .flat_map(Round::ops)
+        .map(|done| {
+            let condition = done.condition().unwrap_or_else(|| Condition::Pending {
+                why: "it was carried out, and could not be read back".to_owned(),
+            });
+            (done.object_id(), Undone::new(&done.op.object, done.devices, condition))
+        })
+        .collect()
 }
 
 impl Undone {
     pub(crate) fn new(object: &Object, devices: &Devices, condition: Condition) -> Undone {
-        let name = |dev: Dev| devices.name(dev).copied();
         let kind = with_object!(object, _it: K => K::NAME);
         Undone {
-            location: location(object, name),
+            location: location(object, |dev| devices.name(dev).copied()),
             status: Arc::new(Status::new(kind, object.spec(devices), condition)),
             is_put_off: false,
             waits_for: None,
@@ -106,7 +117,7 @@ impl OpOutcome<'_> {
     /// What is the matter with the object; `None` if the op was applied. It says no times, so that
     /// it is the same in each pass.
     pub fn condition(&self) -> Option<Condition> {
-        let why = match self.outcome {
+        let pending = match self.outcome {
             Outcome::Applied => return None,
             Outcome::Failed(failure) | Outcome::Declined(failure) => {
                 return Some(match &failure.detail {
@@ -116,14 +127,16 @@ impl OpOutcome<'_> {
             }
             Outcome::Pending(pending) => pending,
         };
-        let why = match why {
+        let why = match pending {
             Pending::Own(Wait::Held(Hold::Contention { times, by, .. })) => {
-                let by = by.map_or(String::new(), |by| format!(", by protocol {by}"));
-                let why = format!("lost to another writer {times} times{by}");
+                let mut why = format!("lost to another writer {times} times");
+                if let Some(by) = by {
+                    why += &format!(", by protocol {by}");
+                }
                 return Some(Condition::Contended { why });
             }
-            Pending::Own(Wait::Held(Hold::StoredOtherwise(stored))) => {
-                let stored = stored.as_ref().map(|stored| stored.spec(self.devices));
+            Pending::Own(Wait::Held(Hold::StoredOtherwise(object))) => {
+                let stored = object.as_ref().map(|object| object.spec(self.devices));
                 return Some(Condition::StoredOtherwise { stored });
             }
             Pending::Own(Wait::Held(Hold::Grace(_))) => {
@@ -150,12 +163,12 @@ impl OpOutcome<'_> {
             ),
             Pending::Own(Wait::Held(Hold::Forwarding(entry))) => match self.devices.name(entry.dev)
             {
-                Some(name) => format!("{why} dev {name}"),
-                None => why.to_string(),
+                Some(name) => format!("{pending} dev {name}"),
+                None => pending.to_string(),
             },
-            why => match self.waits_for() {
+            _ => match self.waits_for() {
                 Some(op) => format!("waits for: {}", op.command(self.devices)),
-                None => why.to_string(),
+                None => pending.to_string(),
             },
         };
         Some(Condition::Pending { why })

@@ -40,9 +40,13 @@ impl Pass<'_> {
             let left = undone(&last.plan, &rounds.done, offered);
             let complete = last.seen.snapshot.observed.complete;
             if !has_doubts {
-                rounds.done.iter_mut().for_each(|round| round.settle(&left));
+                for round in &mut rounds.done {
+                    round.settle(|id| left.contains_key(id));
+                }
             }
-            rounds.done.iter_mut().for_each(|round| round.decline(&left));
+            for round in &mut rounds.done {
+                round.decline(|id| left.get(id).is_some_and(|left| left.is_declined));
+            }
             history.end_pass(self.desired, &self.mode.keys, complete, left)
         } else {
             history.end_unknown(unknown(&rounds.done))

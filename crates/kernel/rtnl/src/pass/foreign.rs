@@ -14,9 +14,8 @@ use trueup_net::{
 };
 use trueup_observe::{DirtySet, Incomplete, Observer, ReadScope, Snapshot};
 
-use super::Pass;
 use super::mode::{Conflicts, Keys};
-use super::observe::{Observation, scope_of_keys};
+use super::{Observation, Pass};
 use crate::Error;
 use crate::history::History;
 use crate::key::object_id;
@@ -152,6 +151,20 @@ impl ForeignKeys {
             Arc::make_mut(&mut self.keys).retain(matters);
         }
     }
+}
+
+/// The routes, of whatever protocol, in the tables of these keys. Of many tables all are read.
+pub(super) fn scope_of_keys<'k>(keys: impl Iterator<Item = &'k RouteKey>) -> ReadScope {
+    let (mut families, mut tables) = (BTreeSet::new(), BTreeSet::new());
+    for key in keys {
+        families.insert(key.dst.family());
+        tables.insert(key.table);
+    }
+    let only = families.first().copied().filter(|_| families.len() == 1);
+    ReadScope::default()
+        .with_kinds(Kinds::NONE.with(Kind::Route))
+        .with_tables((tables.len() <= 16).then_some(tables))
+        .with_family(only)
 }
 
 /// The foreign objects that matter to a plan.

@@ -12,14 +12,14 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use trueup_net::{
-    Desired, DumpMatcher, Family, IfName, Item, Kind, Kinds, Link, LinkStatus, Observed, Owned,
-    Policy, Resolution, Route, RouteDependencies, RouteKey, Routes,
+    Desired, DumpMatcher, Family, IfName, Item, Kind, Kinds, Link, LinkStatus, Observed, Policy,
+    Resolution, Route, RouteKey, Routes,
 };
 use trueup_observe::{Incomplete, Observer, ReadScope, Snapshot};
 
-use super::Pass;
-use super::foreign::{ENODEV, ForeignKeys};
+use super::foreign::{ENODEV, ForeignKeys, scope_of_keys};
 use super::mode::{Keys, Read};
+use super::{Observation, OutOfSync, Pass};
 use crate::Error;
 use crate::dirty_part::DirtyPart;
 use crate::ownership::ledger_view::LedgerView;
@@ -34,36 +34,6 @@ const MIN_SAMPLED: usize = 1 << 14;
 
 /// One request for a link costs as much as so many rows of a dump.
 const ROWS_OF_A_REQUEST: usize = 4;
-
-/// What was read on the keys of a pass, and what follows from it.
-#[derive(Debug, Default)]
-pub(crate) struct Observation {
-    pub(crate) snapshot: Snapshot,
-    /// What of it is ours by the ledger.
-    pub(crate) owned: Owned,
-    /// The devices and the desired routes, once they are resolved.
-    pub(crate) names: Option<Resolution>,
-    /// The devices have to be resolved anew.
-    pub(super) are_devices_stale: bool,
-    /// A route has to move to a nexthop object that is not known, or may point at one that is there
-    /// at last, which only a pass over everything can do.
-    pub(super) moves_routes: bool,
-    /// A new route is appended before the former one is deleted, once that is decided.
-    pub(super) appends_then_deletes: Option<bool>,
-    /// The rest of the desired routes, if those in sync were dropped as they arrived.
-    pub(super) out_of_sync: Option<OutOfSync>,
-    /// The foreign routes on desired keys that were read along with ours.
-    pub(super) foreign: ForeignKeys,
-}
-
-/// What is left of desired routes if those in sync were dropped as they arrived.
-#[derive(Debug)]
-pub(super) struct OutOfSync {
-    /// The desired routes that are not in sync; `None` if that is all of them, which can be many.
-    pub(super) routes: Option<Routes>,
-    /// What the routes depend on that were dropped.
-    pub(super) dependencies: RouteDependencies,
-}
 
 impl Pass<'_> {
     /// Observes what is on the keys; `None` if the interfaces are not those of the baseline, so
@@ -508,20 +478,6 @@ fn route_scopes(keys: &Keys, marker: u8) -> Vec<ReadScope> {
 /// The routes that bear the marker.
 fn marked_routes(marker: u8) -> ReadScope {
     ReadScope::default().with_kinds(Kinds::NONE.with(Kind::Route)).with_protocol(marker)
-}
-
-/// The routes, of whatever protocol, in the tables of these keys. Of many tables all are read.
-pub(super) fn scope_of_keys<'k>(keys: impl Iterator<Item = &'k RouteKey>) -> ReadScope {
-    let (mut families, mut tables) = (BTreeSet::new(), BTreeSet::new());
-    for key in keys {
-        families.insert(key.dst.family());
-        tables.insert(key.table);
-    }
-    let only = families.first().copied().filter(|_| families.len() == 1);
-    ReadScope::default()
-        .with_kinds(Kinds::NONE.with(Kind::Route))
-        .with_tables((tables.len() <= 16).then_some(tables))
-        .with_family(only)
 }
 
 /// Refuses a snapshot whose links are incomplete: names would lead nowhere.

@@ -11,9 +11,8 @@ use trueup_net::{
 };
 use trueup_observe::{DirtySet, Incomplete};
 
-use super::Pass;
 use super::mode::{Conflicts, Keys};
-use super::observe::Observation;
+use super::{Observation, Pass};
 use crate::Error;
 use crate::history::{History, Review};
 use crate::ownership::record_key::{RecordKey, link_names, name_of};

@@ -9,11 +9,10 @@ use trueup_net::{
     Routes,
 };
 
-use super::Pass;
 use super::apply::Applied;
 use super::mode::{Read, Verify};
-use super::observe::Observation;
 use super::plan::PassPlan;
+use super::{Observation, Pass};
 use crate::Error;
 use crate::history::History;
 use crate::ownership::record_key::RecordKey;
