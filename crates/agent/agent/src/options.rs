@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use trueup_file::{Partition, Settings, World};
-use trueup_rtnl::{self as rtnl, MaxDeletes, ReservedProtocol};
+use trueup_rtnl::{self as rtnl, MaxDeletes};
 use trueup_sysctl as sysctl;
 
 /// The options of passes over the namespace.
@@ -20,7 +20,7 @@ pub struct Options {
 /// # Errors
 ///
 /// When `protocol` is reserved, which that of a file that was read never is.
-pub(crate) fn options(settings: &Settings, grace: Duration) -> Result<Options, ReservedProtocol> {
+pub(crate) fn options(settings: &Settings, grace: Duration) -> Result<Options, rtnl::Error> {
     // What other hosts export may be emptied by mistake. A partition may let it go.
     let keeps = |world: &&World| world.partition == Partition::Keep;
     let of_world = settings.world.as_ref().filter(keeps);

@@ -1,12 +1,12 @@
-//! Why a pass could not run at all.
+//! Why a pass could not run at all, or an option was refused.
 
 use std::fmt;
 
-use trueup_net::{DesiredError, Kind};
+use trueup_net::{DEFAULT_PROTOCOL, DesiredError, Kind, Protocols};
 use trueup_netlink::{self as netlink, Namespace};
 use trueup_reconcile::LedgerError;
 
-/// Why a pass could not run. Nothing was changed.
+/// Why a pass could not run, or an option was refused. Nothing was changed.
 #[derive(Debug)]
 pub struct Error(Repr);
 
@@ -19,6 +19,7 @@ enum Repr {
     Ledger(LedgerError),
     Unmarked(Kind),
     Ended(String),
+    Reserved(u8),
 }
 
 /// The kind of an [`Error`].
@@ -39,6 +40,8 @@ pub enum ErrorKind {
     Unmarked,
     /// What is desired cannot be: [`Error::desired`] says which object and why.
     Desired,
+    /// A protocol number cannot be the marker, because others write it.
+    Reserved,
 }
 
 impl Error {
@@ -53,6 +56,7 @@ impl Error {
             Repr::Ledger(_) => ErrorKind::Ledger,
             Repr::Unmarked(_) => ErrorKind::Unmarked,
             Repr::Ended(_) => ErrorKind::Ended,
+            Repr::Reserved(_) => ErrorKind::Reserved,
         }
     }
 
@@ -77,7 +81,7 @@ impl Error {
         match &self.0 {
             Repr::Netlink(error) => error.is_retryable(),
             Repr::Links(_) | Repr::LinksChanged | Repr::Ledger(_) => true,
-            Repr::Desired(_) | Repr::Unmarked(_) | Repr::Ended(_) => false,
+            Repr::Desired(_) | Repr::Unmarked(_) | Repr::Ended(_) | Repr::Reserved(_) => false,
         }
     }
 
@@ -104,6 +108,10 @@ impl Error {
 
     pub(crate) fn unmarked(kind: Kind) -> Error {
         Error(Repr::Unmarked(kind))
+    }
+
+    pub(crate) fn reserved(protocol: u8) -> Error {
+        Error(Repr::Reserved(protocol))
     }
 
     pub(crate) fn replaced(scope: &Namespace) -> Error {
@@ -133,6 +141,23 @@ impl fmt::Display for Error {
             Repr::LinksChanged => f.write_str("interfaces have changed during the pass"),
             Repr::Ledger(error) => write!(f, "the ledger cannot be read: {error}"),
             Repr::Ended(why) => f.write_str(why),
+            Repr::Reserved(number) => {
+                write!(f, "protocol {number} cannot mark what is ours: ")?;
+                match Protocols::registered_name(*number) {
+                    Some(name) => {
+                        write!(f, "it is registered as `{name}`, whose objects would count as ours")
+                    }
+                    None => f.write_str(
+                        "0 to 4 and 9 are the kernel's own, and what `ip` and hand-made routes bear",
+                    ),
+                }?;
+                let (first, last) = (Protocols::UNASSIGNED.start(), Protocols::UNASSIGNED.end());
+                write!(
+                    f,
+                    "; choose one that no other agent on the host uses, such as \
+                     {DEFAULT_PROTOCOL}: {first} to {last} are unassigned"
+                )
+            }
             Repr::Unmarked(kind) => write!(
                 f,
                 "this kernel stores no marker on objects of kind {kind}: leave their ownership to the ledger"
@@ -147,7 +172,7 @@ impl std::error::Error for Error {
             Repr::Netlink(error) => Some(error),
             Repr::Desired(error) => Some(error),
             Repr::Ledger(error) => Some(error),
-            Repr::Links(_) | Repr::LinksChanged | Repr::Unmarked(_) | Repr::Ended(_) => None,
+            _ => None,
         }
     }
 }

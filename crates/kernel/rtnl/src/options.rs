@@ -1,13 +1,14 @@
 //! What proves an object ours, and what a pass does where nothing does.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use trueup_net::{
-    DEFAULT_PROTOCOL, Domain, Kind, Kinds, MaxDeletes, OnConflict, Ownership, Protocols, setters,
+    DEFAULT_PROTOCOL, Domain, Kind, Kinds, MaxDeletes, OnConflict, Ownership, Protocols,
 };
+
+use crate::Error;
 
 /// Options of a pass.
 ///
@@ -21,7 +22,7 @@ pub struct Options {
     adopt_protocols: Protocols,
     on_conflict: OnConflict,
     grace: Duration,
-    contention: Contention,
+    contention: (u32, Duration),
     domain: Arc<Domain>,
     strict: bool,
     max_deletes: Option<MaxDeletes>,
@@ -54,48 +55,6 @@ impl PartialEq for AllowDeletes {
 
 impl Eq for AllowDeletes {}
 
-/// From when on an object counts as contended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Contention {
-    /// The number of losses to another writer.
-    pub times: u32,
-    /// The time within which they count.
-    pub window: Duration,
-}
-
-setters! { impl Contention {
-    with_times(times: u32);
-    with_window(window: Duration);
-} }
-
-/// A protocol number that cannot be a marker, because others write it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReservedProtocol(pub u8);
-
-impl std::error::Error for ReservedProtocol {}
-
-impl fmt::Display for ReservedProtocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ReservedProtocol(number) = self;
-        write!(f, "protocol {number} cannot mark what is ours: ")?;
-        match Protocols::registered_name(*number) {
-            Some(name) => {
-                write!(f, "it is registered as `{name}`, whose objects would count as ours")?
-            }
-            None => f.write_str(
-                "0 to 4 and 9 are the kernel's own, and what `ip` and hand-made routes bear",
-            )?,
-        }
-        let (first, last) = (Protocols::UNASSIGNED.start(), Protocols::UNASSIGNED.end());
-        write!(
-            f,
-            "; choose one that no other agent on the host uses, such as {DEFAULT_PROTOCOL}: \
-             {first} to {last} are unassigned"
-        )
-    }
-}
-
 impl Options {
     /// With another marker than [`DEFAULT_PROTOCOL`]: the protocol number that our objects bear
     /// and that proves them ours.
@@ -105,9 +64,9 @@ impl Options {
     /// For 0 to 4 and 9 (unspecified, redirect, kernel, boot, static, router advertisement):
     /// objects that bear those are made by the kernel and by hand. And for a number that is
     /// [registered](Protocols::REGISTERED) for another program.
-    pub fn with_protocol(self, protocol: u8) -> Result<Options, ReservedProtocol> {
+    pub fn with_protocol(self, protocol: u8) -> Result<Options, Error> {
         match Protocols::registered_name(protocol) {
-            Some(_) => Err(ReservedProtocol(protocol)),
+            Some(_) => Err(Error::reserved(protocol)),
             None => self.with_registered_protocol(protocol),
         }
     }
@@ -118,9 +77,9 @@ impl Options {
     /// # Errors
     ///
     /// For 0 to 4 and 9.
-    pub fn with_registered_protocol(self, protocol: u8) -> Result<Options, ReservedProtocol> {
+    pub fn with_registered_protocol(self, protocol: u8) -> Result<Options, Error> {
         if Protocols::UNMARKED.contains(protocol) {
-            return Err(ReservedProtocol(protocol));
+            return Err(Error::reserved(protocol));
         }
         Ok(Options { protocol, ..self })
     }
@@ -168,10 +127,11 @@ impl Options {
         Options { grace, ..self }
     }
 
-    /// When an object counts as contended. Three losses in a minute unless said otherwise.
+    /// With the number of losses to another writer within `window` from which on an object counts
+    /// as contended. Three in a minute by default.
     #[must_use]
-    pub fn with_contention(self, contention: Contention) -> Options {
-        Options { contention, ..self }
+    pub fn with_contention(self, times: u32, window: Duration) -> Options {
+        Options { contention: (times, window), ..self }
     }
 
     /// The part of the namespace that this agent speaks for: all of it unless said otherwise. What
@@ -240,8 +200,9 @@ impl Options {
         self.grace
     }
 
-    /// When an object counts as contended.
-    pub fn contention(&self) -> Contention {
+    /// The number of losses from which on an object counts as contended, and the time within which
+    /// they count.
+    pub fn contention(&self) -> (u32, Duration) {
         self.contention
     }
 
@@ -266,12 +227,6 @@ impl Options {
     }
 }
 
-impl Default for Contention {
-    fn default() -> Contention {
-        Contention { times: 3, window: Duration::from_secs(60) }
-    }
-}
-
 impl Default for Options {
     /// Assumes that one agent alone uses a marker in a namespace, and declares all that is to be
     /// there of its own: what else bears that marker is an orphan of an earlier run, and is
@@ -289,7 +244,7 @@ impl Default for Options {
             adopt_protocols: Protocols::NONE,
             on_conflict: OnConflict::default(),
             grace: Duration::ZERO,
-            contention: Contention::default(),
+            contention: (3, Duration::from_secs(60)),
             domain: Arc::default(),
             strict: false,
             max_deletes: None,

@@ -77,24 +77,14 @@ pub struct Explanation {
 pub struct Explained {
     /// The key. The protocol of a rule in it means nothing.
     pub key: ObjectKey,
-    /// What the kernel holds on it.
-    pub present: Vec<Present>,
+    /// What the kernel holds on it, and whose that is.
+    pub present: Vec<(Object, Whose)>,
     /// What the ledger holds on it.
     pub entry: Option<Entry>,
     /// What is desired, and its position in the list of its kind.
     pub desired: Option<(usize, Object)>,
     /// What the next pass would do, in its order; at least one.
     pub next: Vec<Step>,
-}
-
-/// An object that the kernel holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Present {
-    /// The object.
-    pub object: Object,
-    /// Whose it is.
-    pub whose: Whose,
 }
 
 /// Whose an object is, and what shows it.

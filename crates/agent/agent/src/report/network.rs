@@ -1,9 +1,9 @@
 //! The report of a pass over the network, in words, and of one over it and sysctls.
 
 use trueup_apply::Outcome as NetworkOutcome;
-use trueup_net::{Action, Devices, Hold, Notice};
+use trueup_net::{Action, Devices, Hold, Notice, Object};
 use trueup_reconcile::{OrderedError, Outcome, ReportedOp};
-use trueup_rtnl::{self as rtnl, Finding, OpOutcome, OwnershipRule, Pending, Wait};
+use trueup_rtnl::{self as rtnl, OpOutcome, OwnershipRule, Pending, Wait};
 
 use super::{ConflictRecord, FailureRecord, FormsRecord, OpText, OwnershipRecord, PassReport};
 use crate::section::NamespaceReport;
@@ -88,9 +88,9 @@ fn pending_cause(pending: &OpOutcome<'_>, why: &Pending) -> String {
     }
 }
 
-fn ownership(finding: &Finding<'_>) -> OwnershipRecord {
-    let (object, kind) = (finding.object.spec(finding.devices), finding.object.kind().name());
-    let (rule, meaning) = match finding.rule {
+fn ownership(applied: OwnershipRule, object: &Object, devices: &Devices) -> OwnershipRecord {
+    let (object, kind) = (object.spec(devices), object.kind().name());
+    let (rule, meaning) = match applied {
         OwnershipRule::Adopted => ("adopted", Some("it existed before, and is ours from now on")),
         OwnershipRule::Overwritten { .. } => {
             ("overwritten", Some("another writer changed it, and it is not ours any more"))
@@ -102,9 +102,9 @@ fn ownership(finding: &Finding<'_>) -> OwnershipRecord {
         OwnershipRule::Contention { .. } => ("contention", None),
         _ => ("other", None),
     };
-    let line = meaning.map(|meaning| format!("* {kind} {object}   ({}: {meaning})", finding.rule));
+    let line = meaning.map(|meaning| format!("* {kind} {object}   ({applied}: {meaning})"));
     let lasts = matches!(rule, "grace" | "contention");
-    OwnershipRecord { rule, kind, object, detail: finding.rule.to_string(), line, lasts }
+    OwnershipRecord { rule, kind, object, detail: applied.to_string(), line, lasts }
 }
 
 impl PassReport for rtnl::Report {
@@ -116,7 +116,9 @@ impl PassReport for rtnl::Report {
     }
 
     fn ownership(&self, visit: &mut dyn FnMut(OwnershipRecord)) {
-        self.findings().for_each(|finding| visit(ownership(&finding)));
+        for (rule, object, devices) in self.findings() {
+            visit(ownership(rule, object, devices));
+        }
     }
 
     fn conflicts(&self) -> Vec<ConflictRecord> {

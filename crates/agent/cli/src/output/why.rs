@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use anyhow::Result;
 use trueup::net::{Devices, Kind};
-use trueup::rtnl::{Explained, Explanation, Present, Step};
+use trueup::rtnl::{Explained, Explanation, Step};
 use trueup_file::Location;
 
 use self::record::Records;
@@ -83,7 +83,7 @@ fn text(
     if present.is_empty() {
         writeln!(out, "  in the kernel: nothing")?;
     }
-    for Present { object, whose, .. } in present {
+    for (object, whose) in present {
         writeln!(out, "  in the kernel: {}", object.spec(devices))?;
         writeln!(out, "    {}", whose_words(*whose, object, explained, context))?;
     }

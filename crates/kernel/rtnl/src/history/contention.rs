@@ -66,7 +66,7 @@ impl Contention {
         if self.objects.len() >= MAX_OBJECTS && !self.objects.contains_key(&id) {
             return;
         }
-        let contention = options.contention();
+        let (times, window) = options.contention();
         let none = Losses::none(desired, now);
         let losses = self.objects.entry(id).or_insert_with(|| none.clone());
         if losses.desired != none.desired {
@@ -77,11 +77,11 @@ impl Contention {
         losses.by = by.or(losses.by);
         losses.times.push_back(now);
         while let Some(first) = losses.times.front()
-            && now.duration_since(*first) > contention.window
+            && now.duration_since(*first) > window
         {
             losses.times.pop_front();
         }
-        if losses.delays > 0 || losses.times.len() >= contention.times as usize {
+        if losses.delays > 0 || losses.times.len() >= times as usize {
             let delay = FIRST_DELAY.saturating_mul(1 << losses.delays.min(16));
             losses.delays += 1;
             losses.until = now + delay.min(LAST_DELAY);
@@ -108,7 +108,7 @@ impl Contention {
 
     /// Removes the objects that were not lost for a while.
     pub(super) fn expire(&mut self, options: &Options, now: Instant) {
-        let window = options.contention().window;
+        let (_, window) = options.contention();
         self.objects.retain(|_, losses| {
             now.saturating_duration_since(losses.until.max(losses.last)) <= window
         });

@@ -10,7 +10,7 @@ use trueup_net::{
 };
 use trueup_observe::{Observer, ReadScope, Snapshot};
 
-use super::{Entry, Explained, Explanation, Nothing, Origin, Present, Query, Step, Whose};
+use super::{Entry, Explained, Explanation, Nothing, Origin, Query, Step, Whose};
 use crate::ownership::ledger_view::LedgerView;
 use crate::ownership::record_key::RecordKey;
 use crate::pass::require_all_links;
@@ -40,7 +40,7 @@ pub(crate) fn explain(
             recorded_on(&view, object, name)
         });
         let explained = case.about(&object);
-        explained.present.push(Present { object, whose });
+        explained.present.push((object, whose));
     }
     for key in view.keys() {
         let record = view.record(key).or_else(|| view.intent(key));
@@ -121,28 +121,28 @@ fn nothing(
 ) -> Nothing {
     let there = explained.present.iter();
     if let Some((_, desired)) = &explained.desired {
-        let serving = there.clone().find(|Present { object, .. }| {
-            desired.with_open_of(object).differences(object).is_empty()
-        });
+        let serving = there
+            .clone()
+            .find(|(object, _)| desired.with_open_of(object).differences(object).is_empty());
         let creatable = match desired {
             Object::Link(link) => link.is_creatable(),
             _ => true,
         };
         return match serving {
             // A link that must exist is not created.
-            Some(present) if present.whose.is_ours() || !creatable => Nothing::AsDesired,
+            Some((_, whose)) if whose.is_ours() || !creatable => Nothing::AsDesired,
             Some(_) => Nothing::SatisfiedByForeign,
             None if explained.present.is_empty() => Nothing::Along,
             None => Nothing::Unread,
         };
     }
-    let Some(ours) = there.clone().find(|present| present.whose.is_ours()) else {
+    let Some((ours, _)) = there.clone().find(|(_, whose)| whose.is_ours()) else {
         return if explained.present.is_empty() { Nothing::Absent } else { Nothing::Foreign };
     };
     if !complete {
         return Nothing::Unread;
     }
-    match &ours.object {
+    match ours {
         Object::Link(link) => {
             let other = match &link.kind {
                 Some(LinkKind::Veth(VethAttrs { peer, .. })) => *peer,
@@ -334,12 +334,12 @@ mod tests {
     fn where_no_marker_is_stored_the_ledger_alone_is_proof() {
         let (kernel, ledger) = older();
         let explained = why(&kernel, &ledger, &address()).objects.remove(0);
-        assert_eq!(explained.present[0].whose, Whose::Recorded);
+        assert_eq!(explained.present[0].1, Whose::Recorded);
         assert_eq!(explained.entry.unwrap().origin, Origin::MadeOrAdopted);
         assert_eq!(explained.next, [Step::Nothing(Nothing::Unmanaged)]);
         let forgotten = MemoryLedger::default();
         let explained = why(&kernel, &forgotten, &address()).objects.remove(0);
-        assert_eq!(explained.present[0].whose, Whose::Unmarked);
+        assert_eq!(explained.present[0].1, Whose::Unmarked);
         assert_eq!(explained.entry, None);
     }
 
@@ -385,7 +385,7 @@ mod tests {
         for query in [&address(), &link] {
             let explanation = why(&kernel, &cut_short(&ledger), query);
             assert_eq!(explanation, why(&kernel, &ledger, query));
-            assert_eq!(explanation.objects[0].present[0].whose, Whose::Recorded);
+            assert_eq!(explanation.objects[0].present[0].1, Whose::Recorded);
         }
     }
 

@@ -12,7 +12,7 @@ use trueup_journal::JournalLedger;
 use trueup_net::Desired;
 use trueup_netlink::{Namespace, Socket};
 use trueup_reconcile::{Hints, OpKey, Source, Status, Subscribed};
-use trueup_rtnl::{OnConflict, Options, Ownership, ReservedProtocol, Rtnl};
+use trueup_rtnl::{OnConflict, Options, Ownership, Rtnl};
 
 pub(super) use host::Host;
 use host::JournalOwner;
@@ -100,7 +100,7 @@ impl Agents {
 /// # Errors
 ///
 /// When the protocol is reserved, which that of a file that was read never is.
-fn options(settings: &Settings) -> Result<Options, ReservedProtocol> {
+fn options(settings: &Settings) -> Result<Options, trueup_rtnl::Error> {
     let options = Options::default()
         .with_registered_protocol(settings.protocol)?
         .with_adopt(settings.adopt)

@@ -8,7 +8,7 @@ use trueup_netlink::Namespace;
 use trueup_reconcile::{
     Condition, Drained, Extent, PassInput, PassLimits, Report as _, Source as _, Status,
 };
-use trueup_rtnl::{Finding, OwnershipRule, Pending, Report, Wait};
+use trueup_rtnl::{OwnershipRule, Pending, Report, Wait};
 
 use super::agent::{Agent, Host};
 use super::errno;
@@ -108,9 +108,9 @@ impl Agent {
             Ok(report) => report,
             Err(error) => return (vec![line(format!("error {error}"))], 0, false),
         };
-        for finding in report.findings() {
-            if matches!(finding.rule, OwnershipRule::Adopted | OwnershipRule::Overridden) {
-                self.record_adopted(&finding.object.kind().to_string());
+        for (rule, object, _) in report.findings() {
+            if matches!(rule, OwnershipRule::Adopted | OwnershipRule::Overridden) {
+                self.record_adopted(&object.kind().to_string());
             }
         }
         // What it says that goes along is gone by right, and so is what it was told to exclude.
@@ -167,10 +167,10 @@ fn report_lines(report: &Report) -> Vec<Expected> {
         let command = done.op.command(done.devices);
         let finding = report
             .findings()
-            .find(|finding| std::ptr::eq(finding.object, &raw const done.op.object));
+            .find(|(_, object, _)| std::ptr::eq(*object, &raw const done.op.object));
         lines.push(line(match done.outcome {
             Outcome::Applied => match finding {
-                Some(finding) => format!("applied {command}: {}", finding.rule),
+                Some((rule, ..)) => format!("applied {command}: {rule}"),
                 None => format!("applied {command}"),
             },
             Outcome::Failed(failure) | Outcome::Declined(failure) => {
@@ -190,7 +190,7 @@ fn report_lines(report: &Report) -> Vec<Expected> {
             }
         }));
     }
-    for Finding { rule, object, devices, .. } in report.findings() {
+    for (rule, object, devices) in report.findings() {
         let (verdict, details) = match rule {
             OwnershipRule::Adopted => ("adopted", String::new()),
             OwnershipRule::Overwritten { by } => ("overwritten", format!(": to protocol {by}")),

@@ -123,7 +123,7 @@ impl Pass {
                 converged: report.converged(),
                 suspect: !report.doubts().is_empty(),
                 applied: report.applied().count(),
-                held: report.findings().find_map(|finding| match finding.rule {
+                held: report.findings().find_map(|(rule, ..)| match rule {
                     OwnershipRule::Contention { left, .. } => Some(left),
                     _ => None,
                 }),

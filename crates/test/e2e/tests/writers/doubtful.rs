@@ -8,7 +8,7 @@ use std::time::Duration;
 use trueup_e2e::property;
 use trueup_net::{Action, Desired, Kind, Object, Observed, Op};
 use trueup_reconcile::{Drained, Extent, Hints, PassInput, PassLimits, Report as _, Source as _};
-use trueup_rtnl::{Contention, MemoryLedger, Namespace, Options, Ownership, Rtnl};
+use trueup_rtnl::{MemoryLedger, Namespace, Options, Ownership, Rtnl};
 use trueup_testkit::quiet_netns;
 
 use crate::act::{self, Case};
@@ -44,8 +44,7 @@ struct Run {
 impl Run {
     fn start(case: &Case) -> Run {
         let other_writer = Actor::settle();
-        let mut options =
-            Options::default().with_contention(Contention::default().with_times(u32::MAX));
+        let mut options = Options::default().with_contention(u32::MAX, Duration::from_secs(60));
         if case.ledger {
             for kind in Kind::ALL {
                 options = options.with_ownership(kind, Ownership::Ledger);

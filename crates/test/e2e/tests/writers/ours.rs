@@ -28,12 +28,12 @@ impl Ours {
             }
         }
         // How long one waits in a fight is not what this is about.
-        let never = options.contention().with_times(u32::MAX);
+        let (_, window) = options.contention();
         Ours {
             source: Rtnl::new(),
             ledger: MemoryLedger::default(),
             journal: None,
-            options: options.with_contention(never),
+            options: options.with_contention(u32::MAX, window),
         }
     }
 
@@ -119,9 +119,8 @@ pub(crate) fn describe(report: &Report) -> Vec<String> {
         let spec = (conflict.desired.spec(devices), conflict.foreign.spec(devices));
         lines.push(format!("  conflict: {} with {}", spec.0, spec.1));
     }
-    for finding in report.findings() {
-        let spec = finding.object.spec(finding.devices);
-        lines.push(format!("  {}: {spec}", finding.rule));
+    for (rule, object, devices) in report.findings() {
+        lines.push(format!("  {rule}: {}", object.spec(devices)));
     }
     if !report.doubts().is_empty() || report.trouble().is_some() {
         let doubts = report.doubts();

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use trueup::net::render::OpRecord;
 use trueup::net::{Devices, Kind, Object};
-use trueup::rtnl::{Explained, Explanation, Nothing, Origin, Present, Step, Whose};
+use trueup::rtnl::{Explained, Explanation, Nothing, Origin, Step, Whose};
 
 use super::WhyContext;
 use super::words::{protocol_name, protocol_of, title};
@@ -87,7 +87,7 @@ impl Record {
     fn new(explained: &Explained, context: &WhyContext<'_>, devices: &Devices) -> Record {
         let spec = |object: &Object| object.spec(devices);
         let present = explained.present.iter();
-        let kernel = present.map(|Present { object, whose, .. }| {
+        let kernel = present.map(|(object, whose)| {
             let protocol = protocol_of(object);
             PresentRecord {
                 object: spec(object),
