@@ -84,9 +84,9 @@ impl Options {
         Ok(Options { protocol, ..self })
     }
 
-    /// With a proof of ownership for the objects of a kind, whatever this kernel stores. Unless
-    /// said otherwise it is the marker where the kernel stores it, and the ledger where it does
-    /// not; links have no marker. Of nexthop objects it is always the marker.
+    /// With a proof of ownership for the objects of a kind, whatever this kernel stores. By default
+    /// it is the marker if the kernel stores one, otherwise the ledger. Links have no marker, and
+    /// nexthop objects are always proven by it.
     #[must_use]
     pub fn with_ownership(mut self, kind: Kind, ownership: Ownership) -> Options {
         self.by_marker = self.by_marker.without(kind);
@@ -98,17 +98,15 @@ impl Options {
         self
     }
 
-    /// Returns true if a foreign object that is as desired becomes ours. It does not unless said
-    /// so, and not if it bears a protocol that may be another agent's marker: see
-    /// [`Options::with_adopt_protocols`].
+    /// Adopts foreign objects that are as desired: they become ours. Not the default. Objects with
+    /// a protocol that may be another agent's marker need [`Options::with_adopt_protocols`], too.
     #[must_use]
     pub fn with_adopt(self, adopt: bool) -> Options {
         Options { adopt, ..self }
     }
 
-    /// The protocols of other agents whose objects may be adopted all the same; none unless said
-    /// so. Any agent may have any protocol but [`Protocols::UNMARKED`] for its marker, and goes on
-    /// to look after what bears it.
+    /// Allows objects with these protocols to be adopted; none by default. Any protocol but
+    /// [`Protocols::UNMARKED`] may be the marker of an agent that still looks after its objects.
     #[must_use]
     pub fn with_adopt_protocols(self, adopt_protocols: Protocols) -> Options {
         Options { adopt_protocols, ..self }
@@ -120,8 +118,8 @@ impl Options {
         Options { on_conflict, ..self }
     }
 
-    /// How long an object is left alone that bears our marker and that this source has not seen
-    /// declared: another agent with our marker may have created it. 0 unless said otherwise.
+    /// With the time for which an object is left alone that bears our marker and that this source
+    /// has not seen declared: another agent with our marker may have created it. 0 by default.
     #[must_use]
     pub fn with_grace(self, grace: Duration) -> Options {
         Options { grace, ..self }
@@ -134,25 +132,23 @@ impl Options {
         Options { contention: (times, window), ..self }
     }
 
-    /// The part of the namespace that this agent speaks for: all of it unless said otherwise. What
-    /// is outside is another writer's, whatever it bears.
+    /// With the part of the namespace that this agent speaks for; all of it by default. Objects
+    /// outside are another writer's, whatever they bear.
     #[must_use]
     pub fn with_domain(self, domain: impl Into<Arc<Domain>>) -> Options {
         Options { domain: domain.into(), ..self }
     }
 
     /// Refuses the whole desired state if one object names a device that neither exists nor is
-    /// declared. Otherwise, and unless said so, such an object is pending by itself, and is made
-    /// once the device comes.
+    /// declared. By default such an object alone is pending until the device comes.
     #[must_use]
     pub fn with_strict(self, strict: bool) -> Options {
         Options { strict, ..self }
     }
 
-    /// Holds all deletes of a kind of which more objects than these are no longer desired, and
-    /// goes on with everything else. They stay held until they are few enough again, or
-    /// [allowed](AllowDeletes::once). There is no limit unless said otherwise. An object that is
-    /// deleted to be made anew does not count.
+    /// Holds all deletes of a kind if more of its objects than this are no longer desired, until
+    /// they are few enough or [allowed](AllowDeletes::once). All else goes on. No limit by default.
+    /// Recreated objects do not count.
     #[must_use]
     pub fn with_max_deletes(self, max_deletes: impl Into<Option<MaxDeletes>>) -> Options {
         Options { max_deletes: max_deletes.into(), ..self }

@@ -25,15 +25,13 @@ use crate::{Error, ErrorKind, Options, Planned, Report};
 
 /// The rtnetlink source.
 ///
-/// It keeps nothing between passes that correctness needs. Subscribed, it keeps its sockets, and
-/// looks before each pass whether the namespace is still the one that they are in: one that was
-/// recreated under its old name is met as what it is. What else it keeps is for other writers' sake
-/// (see [`Options::with_grace`] and [`Options::with_contention`]), and lets a pass read no more
-/// than what is dirty.
+/// Correctness needs nothing of what it keeps between passes. That is for other writers' sake (see
+/// [`Options::with_grace`] and [`Options::with_contention`]), and lets a pass read no more than
+/// what is dirty.
 ///
-/// Subscribed, it is bound to the namespace of the subscription: once that is gone, or another
-/// bears its name, a pass ends with [`ErrorKind::Ended`](crate::ErrorKind::Ended) and has changed
-/// nothing.
+/// A subscription keeps the sockets and binds the source to its namespace. Once that is gone, or
+/// another bears its name, a pass ends with [`ErrorKind::Ended`](crate::ErrorKind::Ended) and
+/// changes nothing.
 pub struct Rtnl {
     clock: Box<dyn Fn() -> Instant + Send + Sync>,
     history: History,

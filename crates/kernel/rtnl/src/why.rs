@@ -1,6 +1,6 @@
 //! Explains single objects: what the kernel holds, whose it is and by what proof, what is desired,
-//! and what the next pass would do to it. It decides nothing by itself: it observes and plans as a
-//! pass does, and returns data. The words for it are the caller's.
+//! and what the next pass would do. It observes and plans as a pass does, and returns data for the
+//! caller to put in words.
 
 mod explain;
 

@@ -1,11 +1,10 @@
 //! Objects that the kernel stores otherwise than they are written: found once, and not written
 //! again until they, or what is stored of them, change.
 //!
-//! An op was acknowledged, and the next plan has the same op again. Either the kernel made
-//! something else of it, or another writer came in between. The changes that the kernel announced
-//! meanwhile tell: if the object was never as desired, no other writer changed it. Where they do
-//! not tell, the op is tried once more; if that ends in the same, it is most likely the kernel. As
-//! another writer may be as fast each time, it is tried again later, with growing delays.
+//! If an op was acknowledged and the next plan has it again, either the kernel made something else
+//! of it, or another writer came in between. The announced changes tell: if the object was never as
+//! desired, no other writer changed it. If they do not tell, the op is tried once more, and then
+//! with growing delays: most likely it is the kernel, but another writer may be as fast each time.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

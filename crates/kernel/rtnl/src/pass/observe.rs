@@ -1,12 +1,10 @@
 //! The first stage: reads what is managed on the keys of a pass.
 //!
-//! Of routes only those that bear the marker are read, filtered in the kernel: a host may hold a
-//! million that are not ours. Those that are as desired are dropped as they arrive. Foreign routes
-//! are read for a plan that concerns them, and of those only the ones in question are kept. If many
-//! routes are desired and the first ones that the kernel dumps have to be replaced, a plan needs a
-//! dump of all routes anyway: then that is the only one. IPv4 routes are read whoever wrote them
-//! until it is known what is on our keys: another's may be in front of ours there. From then on the
-//! subscription reports that.
+//! The kernel filters routes by the marker, as a host may hold a million that are not ours. Routes
+//! in sync are dropped as they arrive. Foreign routes are read and kept only if a plan concerns
+//! them. If many routes are desired and the first ones of the dump have to be replaced, one dump of
+//! all routes serves both. IPv4 routes of all writers are read until it is known which are on our
+//! keys, possibly in front of ours. From then on the subscription reports that.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
