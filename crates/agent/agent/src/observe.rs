@@ -10,8 +10,8 @@ use std::fmt::Write as _;
 
 use crate::error::{Context as _, Result};
 use trueup_net::{
-    Desired, Devices, IfName, Item, Kind, Kinds, Link, LinkAddr, Neighbour, NextHops, NexthopMode,
-    Object, Observed, Owned, Route, RouteType, Rule,
+    Desired, Devices, IfName, Item, Kind, Kinds, Link, LinkAddr, NextHops, NexthopMode, Object,
+    Observed, OfKind, Owned, Route, each_kind,
 };
 use trueup_netlink::{Marker, Socket, markers};
 use trueup_reconcile::Source as _;
@@ -59,25 +59,14 @@ impl Authored {
 
     fn of(observed: Observed, unstored: Kinds) -> Authored {
         let mut extractor = Extractor::new(&observed);
-        let links = extractor.extract(&observed.links, |_| true);
-        let addresses = extractor.extract(&observed.addresses, |it| !it.is_kernels_own(unstored));
-        let neighbours = extractor.extract(&observed.neighbours, Neighbour::is_declared);
-        let routes = extractor.extract(&observed.routes, |route| !is_kernels_route(route));
-        let rules = extractor.extract(&observed.rules, |rule| !is_kernels_rule(rule));
-        let nexthops = extractor.names.shape;
+        let mut desired = Desired::default().with_nexthops(extractor.names.shape);
+        each_kind!(K => {
+            let there = OfKind::<K>::of_kind(&observed);
+            let all = extractor.extract(there, |it| it.is_authored(unstored));
+            desired = K::declare(desired, all);
+        });
         let left_out = extractor.left_out;
-        Authored {
-            desired: Desired::default()
-                .with_links(links)
-                .with_addresses(addresses)
-                .with_neighbours(neighbours)
-                .with_routes(routes)
-                .with_rules(rules)
-                .with_nexthops(nexthops),
-            left_out,
-            incomplete: Vec::new(),
-            observed,
-        }
+        Authored { desired, left_out, incomplete: Vec::new(), observed }
     }
 
     /// Returns the commands that recreate this state where only the links exist that no file can
@@ -136,26 +125,6 @@ fn as_made(link: &Link) -> Link {
         .with_group(0)
 }
 
-/// Returns true if the kernel made the route by itself: connected and local routes, redirects,
-/// router advertisements.
-fn is_kernels_route(route: &Route) -> bool {
-    const REDIRECT: u8 = 1;
-    const KERNEL: u8 = 2;
-    const RA: u8 = 9;
-    let undeclarable = matches!(
-        route.kind,
-        RouteType::Broadcast | RouteType::Anycast | RouteType::Multicast | RouteType::Other(_)
-    );
-    undeclarable || matches!(route.protocol, REDIRECT | KERNEL | RA)
-}
-
-/// Returns true for the three rules of every namespace, and the one that comes with the first VRF.
-/// Kernels before 4.17 do not mark them.
-fn is_kernels_rule(rule: &Rule) -> bool {
-    const KERNEL: u8 = 2;
-    rule.protocol == KERNEL || (rule.protocol == 0 && matches!(rule.priority, 0 | 32766 | 32767))
-}
-
 /// Returns true for a route with next hops of its own where other routes have nexthop objects.
 fn is_written_out(object: &Object, shape: &NexthopMode) -> bool {
     let is_object = |route: &Route| matches!(route.nexthops, NextHops::Object(..));
@@ -169,10 +138,13 @@ trait Authorable: Item + Clone + Into<Object> {
     /// The object by names; `None` if it refers to a device that is not in the namespace.
     fn authored(&self, names: &Names<'_>) -> Option<Self::Authored>;
 
-    /// A desired state of that alone.
-    fn alone(authored: Self::Authored) -> Desired;
+    /// Returns true if another writer has made it, or we have: the kernel's own are not declared.
+    fn is_authored(&self, unstored: Kinds) -> bool;
 
-    /// Out of [`alone`](Self::alone).
+    /// Declares these, and no others of the kind.
+    fn declare(desired: Desired, all: Vec<Self::Authored>) -> Desired;
+
+    /// The last of those that were declared.
     fn back(desired: Desired) -> Option<Self::Authored>;
 
     /// An observation of that alone, on links.
@@ -222,7 +194,8 @@ impl<'a> Extractor<'a> {
     fn one<T: Authorable>(&self, object: &T) -> Result<T::Authored, String> {
         let authored =
             object.authored(&self.names).ok_or("it is on a device of another namespace")?;
-        let desired = T::alone(authored).with_nexthops(self.names.shape);
+        let desired =
+            T::declare(Desired::default().with_nexthops(self.names.shape), vec![authored]);
         let links = object
             .devices(&self.names)
             .into_iter()

@@ -1,10 +1,11 @@
 //! Turns indexed objects into authored ones, as `trueup_net::resolve` does in the other direction.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 
 use trueup_net::{
-    Address, Desired, Dev, IfName, Link, LinkKind, Neighbour, NextHops, Nexthop, NexthopMode,
-    NexthopTarget, Observed, Route, Rule, VethAttrs,
+    Address, Desired, Dev, IfName, Kinds, Link, LinkKind, Neighbour, NextHops, Nexthop,
+    NexthopMode, NexthopTarget, Observed, Route, RouteType, Rule, VethAttrs,
 };
 use trueup_rtnl::DEFAULT_PROTOCOL;
 
@@ -98,8 +99,12 @@ impl Authorable for Link {
         Some(link.with_kind(kind))
     }
 
-    fn alone(authored: Link<IfName>) -> Desired {
-        Desired::default().with_links([authored])
+    fn is_authored(&self, _unstored: Kinds) -> bool {
+        true
+    }
+
+    fn declare(desired: Desired, all: Vec<Link<IfName>>) -> Desired {
+        desired.with_links(all)
     }
 
     fn back(desired: Desired) -> Option<Link<IfName>> {
@@ -141,8 +146,12 @@ impl Authorable for Address {
         Some(authored.with_protocol(0).with_secondary(false))
     }
 
-    fn alone(authored: Address<IfName>) -> Desired {
-        Desired::default().with_addresses([authored])
+    fn is_authored(&self, unstored: Kinds) -> bool {
+        !self.is_kernels_own(unstored)
+    }
+
+    fn declare(desired: Desired, all: Vec<Address<IfName>>) -> Desired {
+        desired.with_addresses(all)
     }
 
     fn back(desired: Desired) -> Option<Address<IfName>> {
@@ -166,8 +175,12 @@ impl Authorable for Neighbour {
         Some(authored.with_state(Default::default()).with_protocol(0))
     }
 
-    fn alone(authored: Neighbour<IfName>) -> Desired {
-        Desired::default().with_neighbours([authored])
+    fn is_authored(&self, _unstored: Kinds) -> bool {
+        self.is_declared()
+    }
+
+    fn declare(desired: Desired, all: Vec<Neighbour<IfName>>) -> Desired {
+        desired.with_neighbours(all)
     }
 
     fn back(desired: Desired) -> Option<Neighbour<IfName>> {
@@ -195,8 +208,21 @@ impl Authorable for Route {
         Some(authored.with_protocol(0))
     }
 
-    fn alone(authored: Route<IfName>) -> Desired {
-        Desired::default().with_routes([authored])
+    /// Returns true unless the kernel made it by itself: connected and local routes, redirects,
+    /// router advertisements.
+    fn is_authored(&self, _unstored: Kinds) -> bool {
+        const REDIRECT: u8 = 1;
+        const KERNEL: u8 = 2;
+        const RA: u8 = 9;
+        let undeclarable = matches!(
+            self.kind,
+            RouteType::Broadcast | RouteType::Anycast | RouteType::Multicast | RouteType::Other(_)
+        );
+        !undeclarable && !matches!(self.protocol, REDIRECT | KERNEL | RA)
+    }
+
+    fn declare(desired: Desired, all: Vec<Route<IfName>>) -> Desired {
+        desired.with_routes(all)
     }
 
     fn back(desired: Desired) -> Option<Route<IfName>> {
@@ -223,8 +249,16 @@ impl Authorable for Rule {
         Some(self.clone().with_protocol(0))
     }
 
-    fn alone(authored: Rule) -> Desired {
-        Desired::default().with_rules([authored])
+    /// Returns true but for the three rules of every namespace, and the one that comes with the
+    /// first VRF. Kernels before 4.17 do not mark them.
+    fn is_authored(&self, _unstored: Kinds) -> bool {
+        const KERNEL: u8 = 2;
+        let is_unmarked = self.protocol == 0 && matches!(self.priority, 0 | 32766 | 32767);
+        self.protocol != KERNEL && !is_unmarked
+    }
+
+    fn declare(desired: Desired, all: Vec<Rule>) -> Desired {
+        desired.with_rules(all)
     }
 
     fn back(desired: Desired) -> Option<Rule> {
@@ -233,6 +267,35 @@ impl Authorable for Rule {
 
     fn seen(&self, links: Vec<Link>, _names: &Names<'_>) -> Observed {
         Observed::default().with_links(links).with_rules([self.clone()])
+    }
+
+    fn devices(&self, _names: &Names<'_>) -> BTreeSet<u32> {
+        BTreeSet::new()
+    }
+}
+
+/// A file declares none: routes are declared with or without.
+impl Authorable for Nexthop {
+    type Authored = Infallible;
+
+    fn authored(&self, _names: &Names<'_>) -> Option<Infallible> {
+        None
+    }
+
+    fn is_authored(&self, _unstored: Kinds) -> bool {
+        false
+    }
+
+    fn declare(desired: Desired, _all: Vec<Infallible>) -> Desired {
+        desired
+    }
+
+    fn back(_desired: Desired) -> Option<Infallible> {
+        None
+    }
+
+    fn seen(&self, links: Vec<Link>, _names: &Names<'_>) -> Observed {
+        Observed::default().with_links(links)
     }
 
     fn devices(&self, _names: &Names<'_>) -> BTreeSet<u32> {
