@@ -9,7 +9,6 @@ use std::time::SystemTime;
 use trueup_reconcile::{OpKey, Status};
 
 use crate::sync::{Condvar, Mutex, MutexGuard, lock};
-use crate::wakers::{WakerId, Wakers};
 use crate::{Event, Revision};
 
 /// The number of events that are kept for readers.
@@ -206,4 +205,36 @@ impl Locked {
 /// Returns how much of [`MAX_CHANGED`] the changes of a revision take.
 fn size(keys: Option<&Vec<OpKey>>) -> usize {
     keys.map_or(1, |keys| keys.len().max(1))
+}
+
+/// The wakers of the tasks that wait. A task has at most one.
+#[derive(Debug, Default)]
+pub(crate) struct Wakers {
+    last: u64,
+    waiting: BTreeMap<u64, Waker>,
+}
+
+/// A task's place among the wakers. The task's future has it, and removes it when dropped.
+#[derive(Debug, Default)]
+pub(crate) struct WakerId(Option<u64>);
+
+impl Wakers {
+    /// Has a task woken at the next news, in place of what it set before.
+    pub(crate) fn set(&mut self, id: &mut WakerId, waker: &Waker) {
+        let id = *id.0.get_or_insert_with(|| {
+            self.last += 1;
+            self.last
+        });
+        self.waiting.insert(id, waker.clone());
+    }
+
+    /// Forgets a task that does not wait any more.
+    pub(crate) fn remove(&mut self, id: &WakerId) -> Option<Waker> {
+        self.waiting.remove(&id.0?)
+    }
+
+    /// Takes all, to wake them after the lock.
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = Waker> + use<> {
+        std::mem::take(&mut self.waiting).into_values()
+    }
 }

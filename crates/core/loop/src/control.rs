@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use trueup_reconcile::{Drained, OpKey};
 
+use crate::board::{WakerId, Wakers};
 use crate::sync::{self, Condvar, Mutex, MutexGuard, after, lock, thread, wait_while};
-use crate::wakers::{WakerId, Wakers};
 use crate::{
     Action, Config, Error, ErrorKind, PassSummary, Rest, Revision, State, Stats, SubscriptionState,
 };

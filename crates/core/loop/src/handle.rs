@@ -10,10 +10,9 @@ use std::time::Duration;
 
 use trueup_reconcile::{Hints, OpKey, Source, Subscribed};
 
-use crate::board::{Board, Changed, DatedStatus};
+use crate::board::{Board, Changed, DatedStatus, WakerId};
 use crate::control::{Control, Until};
 use crate::sync::{Mutex, MutexGuard, lock};
-use crate::wakers::WakerId;
 use crate::{Error, ErrorKind, Events, LoopView, ObjectStatus, Revision, Stats, Tried};
 
 /// The number of changes that may wait for a pass.
@@ -125,7 +124,10 @@ impl<S: Source> Handle<S> {
 
     /// As [`wait_converged`](Self::wait_converged), for a task, and without a bound. It needs no
     /// runtime. Dropping it ends the wait and nothing else.
-    pub fn converged(&self, revision: Revision) -> ConvergedFuture<S> {
+    pub fn converged(
+        &self,
+        revision: Revision,
+    ) -> impl Future<Output = Result<Arc<S::Report>, Error>> + use<S> {
         self.shared.mailbox().waiting += 1;
         ConvergedFuture {
             shared: Arc::clone(&self.shared),
@@ -159,7 +161,7 @@ impl<S: Source> Handle<S> {
 
     /// As [`wait_tried`](Self::wait_tried), for a task, and without a bound. It needs no runtime.
     /// Dropping it ends the wait and nothing else.
-    pub fn tried(&self, revision: Revision) -> TriedFuture<S> {
+    pub fn tried(&self, revision: Revision) -> impl Future<Output = Result<Tried, Error>> + use<S> {
         TriedFuture { shared: Arc::clone(&self.shared), revision, waker: WakerId::default() }
     }
 
@@ -354,7 +356,7 @@ impl<S: Source> fmt::Debug for Handle<S> {
 }
 
 /// The wait of [`Handle::converged`].
-pub struct ConvergedFuture<S: Source> {
+struct ConvergedFuture<S: Source> {
     shared: Arc<Shared<S>>,
     until: Until,
     waker: WakerId,
@@ -383,7 +385,7 @@ impl<S: Source> Drop for ConvergedFuture<S> {
 }
 
 /// The wait of [`Handle::tried`].
-pub struct TriedFuture<S: Source> {
+struct TriedFuture<S: Source> {
     shared: Arc<Shared<S>>,
     revision: Revision,
     waker: WakerId,

@@ -3,7 +3,6 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod added;
 mod board;
 mod config;
 mod control;
@@ -11,24 +10,21 @@ mod driver;
 mod error;
 mod handle;
 mod object_status;
-mod pass_summary;
 mod runner;
 mod running;
 mod state;
 mod stats;
 mod trace;
 mod turns;
-mod wakers;
 
 pub use config::Config;
 use trueup_sync as sync;
 
 pub use driver::{FinishedPass, Loop, LoopView, Rest, Step};
 pub use error::{Error, ErrorKind};
-pub use handle::{ConvergedFuture, Handle, TriedFuture};
+pub use handle::Handle;
 pub use object_status::{Event, Events, ObjectStatus, Tried};
-pub use pass_summary::PassSummary;
 pub use runner::{Due, Member, Runner, Task, Turn};
 pub use running::Running;
 pub use state::{Action, Budget, State, SubscriptionState};
-pub use stats::{Revision, Stats};
+pub use stats::{PassSummary, Revision, Stats};

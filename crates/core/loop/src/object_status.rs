@@ -9,9 +9,8 @@ use std::time::{Duration, Instant, SystemTime};
 use futures_core::Stream;
 use trueup_reconcile::{OpKey, Status};
 
-use crate::board::Board;
+use crate::board::{Board, WakerId};
 use crate::sync::{after, now, wait_while};
-use crate::wakers::WakerId;
 use crate::{Error, ErrorKind, Revision};
 
 /// The status of an object that is not simply in place.

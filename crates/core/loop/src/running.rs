@@ -1,11 +1,17 @@
-//! A loop on a thread of its own, for a caller that has no thread for it.
+//! A loop on a thread of its own, or on those of a runner.
 
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Duration;
 
 use trueup_reconcile::Source;
 
+use crate::control::Control;
 use crate::sync::thread::{self, JoinHandle};
-use crate::{Error, ErrorKind, Handle, Loop};
+use crate::sync::{Mutex, lock};
+use crate::turns::{Due, Member};
+use crate::{Error, ErrorKind, Handle, Loop, Runner, Step, Task};
 
 /// A loop that runs on a thread of its own. Dropping it stops the loop, without waiting for it.
 #[derive(Debug)]
@@ -62,5 +68,84 @@ impl<S: Source> Running<S> {
 impl<S: Source> Drop for Running<S> {
     fn drop(&mut self) {
         self.handle.stop();
+    }
+}
+
+type OnEnd = Box<dyn FnOnce(Result<(), Error>) + Send>;
+
+struct LoopTask<S: Source> {
+    control: Arc<Control>,
+    /// `None` once it has ended.
+    running: Mutex<Option<(Loop<'static, S>, OnEnd)>>,
+    _member: Member,
+}
+
+impl Runner {
+    /// Adds a loop, which runs from now on, and returns its controls. `ended` gets the result that
+    /// [`Loop::run`] would return, on a thread of the runner, once the loop is dropped: a panic of
+    /// the source or of a callback is [`Panicked`](ErrorKind::Panicked).
+    ///
+    /// Loops take turns, and each turn has at most one pass.
+    ///
+    /// # Errors
+    ///
+    /// [`Ended`](ErrorKind::Ended) if the runner was stopped.
+    pub fn add<S>(
+        &self,
+        added: Loop<'static, S>,
+        ended: impl FnOnce(Result<(), Error>) + Send + 'static,
+    ) -> Result<Handle<S>, Error>
+    where
+        S: Source + 'static,
+        Loop<'static, S>: Send,
+    {
+        let handle = added.handle();
+        let is_added = self.add_task(|member| {
+            added.set_waker(member.waker());
+            let control = added.control();
+            let running = Mutex::new(Some((added, Box::new(ended) as OnEnd)));
+            Arc::new(LoopTask { control, running, _member: member })
+        });
+        match is_added {
+            true => Ok(handle),
+            false => Err(Error::new(ErrorKind::Ended)),
+        }
+    }
+}
+
+impl<S: Source> Task for LoopTask<S>
+where
+    Loop<'static, S>: Send,
+{
+    fn turn(&self, due: Due<'_>) -> ControlFlow<()> {
+        let mut running = lock(&self.running);
+        // There is one member.
+        for turn in due {
+            let Some((looped, _)) = &mut *running else {
+                break;
+            };
+            let result = match catch_unwind(AssertUnwindSafe(|| looped.turn(turn.is_readable()))) {
+                Ok(Step::Rest(rest)) if !rest.is_pass_due => {
+                    looped.sleep(turn, rest);
+                    continue;
+                }
+                Ok(Step::Ended(result)) => result,
+                Ok(_) => {
+                    turn.again();
+                    continue;
+                }
+                Err(_panic) => Err(Error::new(ErrorKind::Panicked)),
+            };
+            if let Some((looped, ended)) = running.take() {
+                drop(looped);
+                ended(result);
+            }
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn stop(&self) {
+        self.control.stop();
     }
 }

@@ -6,10 +6,8 @@
 pub(crate) mod backoff;
 pub(crate) mod budget;
 mod inputs;
-pub(crate) mod jitter;
 pub(crate) mod pass_done;
 pub(crate) mod schedule;
-mod timer;
 
 use std::time::{Duration, Instant};
 
@@ -18,8 +16,7 @@ use trueup_reconcile::{Drained, Extent, OpKey};
 use self::backoff::Backoff;
 pub use self::budget::Budget;
 use self::budget::{Bucket, StateBudget};
-use self::jitter::Jitter;
-use self::schedule::{Schedule, bring_forward, not_before};
+use self::schedule::{Jitter, Schedule, bring_forward, not_before};
 use crate::{Config, Revision, Stats};
 
 /// How long a descriptor is not polled after it was drained: a flood of events wakes the driver at

@@ -1,10 +1,11 @@
-//! The counters of the loop.
+//! The counters of the loop, and the summary of a report: the part that the state machine decides by.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::time::Duration;
 
-use trueup_reconcile::Ops;
+use trueup_reconcile::{EventCoverage, OpKey, Ops, Outcome, Report};
 
 /// The number of a desired state, in the order of declaration to one loop. The default is the one
 /// that the loop was made with.
@@ -69,4 +70,199 @@ pub struct Stats {
     pub paused: bool,
     /// True if a subscription gives hints.
     pub subscribed: bool,
+}
+
+/// The number of failed objects that are tracked. The ops of further objects have no backoff.
+pub(crate) const MAX_TRACKED: usize = 65_536;
+
+/// The summary of a report for [`State`](crate::State).
+///
+/// It is a copy, so that no code of a source runs under the lock of the state, and its size is
+/// bounded, however many ops there were.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PassSummary {
+    /// [`Report::converged`], and no op failed.
+    pub converged: bool,
+    /// [`Report::is_truncated`].
+    pub truncated: bool,
+    /// True if [`Report::is_seen_whole`] is false.
+    pub incomplete: bool,
+    /// [`Report::coverage`].
+    pub coverage: EventCoverage,
+    /// [`Report::requeue_after`].
+    pub requeue_after: Option<Duration>,
+    /// The ops by the kind of their objects.
+    pub ops: BTreeMap<&'static str, Ops>,
+    /// The outcomes of objects: of those that are [tracked](crate::State::is_tracked) because an op
+    /// on them failed before, and of up to 65,536 others on which an op failed. Of several ops on
+    /// an object, a failed one counts first, then a pending one.
+    pub objects: BTreeMap<OpKey, Outcome>,
+}
+
+impl PassSummary {
+    /// Summarises a report. `tracked` says which objects are tracked; `None` if none is.
+    ///
+    /// It iterates over the outcomes once.
+    pub fn of(report: &impl Report, tracked: Option<&dyn Fn(OpKey) -> bool>) -> PassSummary {
+        let mut summary = PassSummary {
+            converged: report.converged(),
+            truncated: report.is_truncated(),
+            incomplete: !report.is_seen_whole(),
+            coverage: report.coverage(),
+            requeue_after: report.requeue_after(),
+            ..PassSummary::default()
+        };
+        // Ops of one kind usually come together, so the entry of a kind is looked up once for a
+        // run.
+        let mut run = ("", Ops::default());
+        let mut untracked = 0;
+        report.outcomes(&mut |op| {
+            if op.kind != run.0 {
+                summary.add(std::mem::replace(&mut run, (op.kind, Ops::default())));
+            }
+            run.1.count(op.outcome);
+            let may_be_new = op.outcome.is_failure() && untracked < MAX_TRACKED;
+            if !may_be_new && tracked.is_none() {
+                return;
+            }
+            let key = op.key();
+            let is_tracked = tracked.is_some_and(|tracked| tracked(key));
+            if may_be_new || is_tracked {
+                let is_new = summary.merge(key, op.outcome);
+                untracked += usize::from(is_new && !is_tracked);
+            }
+        });
+        summary.add(run);
+        summary.converged &= summary.ops.values().all(|ops| ops.failed == 0);
+        summary
+    }
+
+    /// Returns the number of ops tried.
+    pub fn tried(&self) -> u64 {
+        self.ops.values().map(Ops::tried).sum()
+    }
+
+    /// Returns the number of ops not tried.
+    pub fn pending(&self) -> u64 {
+        self.ops.values().map(|ops| ops.pending).sum()
+    }
+
+    /// Returns true if an op was applied.
+    pub fn has_applied(&self) -> bool {
+        self.ops.values().any(|ops| ops.applied > 0)
+    }
+
+    /// Returns true if an op was not tried whose object is not tracked: no backoff has it tried
+    /// again.
+    pub(crate) fn has_untracked_pending(&self) -> bool {
+        let is_pending = |outcome: &&Outcome| **outcome == Outcome::Pending(());
+        let tracked = self.objects.values().filter(is_pending).count();
+        self.pending() > u64::try_from(tracked).unwrap_or(u64::MAX)
+    }
+
+    fn add(&mut self, (kind, ops): (&'static str, Ops)) {
+        if ops != Ops::default() {
+            *self.ops.entry(kind).or_default() += ops;
+        }
+    }
+
+    /// Adds an outcome of an object. Returns true if it is the object's first.
+    fn merge(&mut self, key: OpKey, outcome: Outcome) -> bool {
+        match self.objects.entry(key) {
+            Entry::Vacant(entry) => {
+                entry.insert(outcome);
+                true
+            }
+            Entry::Occupied(mut entry) => {
+                if rank(outcome) > rank(*entry.get()) {
+                    entry.insert(outcome);
+                }
+                false
+            }
+        }
+    }
+}
+
+fn rank(outcome: Outcome) -> u8 {
+    match outcome {
+        _ if outcome.is_failure() => 2,
+        Outcome::Pending(()) => 1,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trueup_reconcile::{ErrorClass, ReportedOp};
+
+    use super::*;
+
+    struct Done<'a>(&'a [(u64, &'static str, Outcome)]);
+
+    impl Report for Done<'_> {
+        fn converged(&self) -> bool {
+            true
+        }
+
+        fn outcomes(&self, tell: &mut dyn FnMut(ReportedOp<'_>)) {
+            for &(key, kind, outcome) in self.0 {
+                let key = &|| OpKey(key);
+                tell(ReportedOp::new(kind, outcome, key));
+            }
+        }
+    }
+
+    const BUSY: Outcome = Outcome::Failed(ErrorClass::Busy);
+    const DONE: Outcome = Outcome::Failed(ErrorClass::DoneAlready);
+
+    #[test]
+    fn what_failed_is_told_and_of_the_rest_what_is_tracked() {
+        let ops = Done(&[
+            (1, "route", BUSY),
+            (2, "route", Outcome::Applied),
+            (3, "rule", DONE),
+            (4, "route", Outcome::Pending(())),
+            (5, "rule", Outcome::Applied),
+        ]);
+        let passed = PassSummary::of(&ops, None);
+        assert_eq!(passed.objects, [(OpKey(1), BUSY)].into());
+        assert_eq!((passed.tried(), passed.pending()), (4, 1));
+        let counts = |ops: &Ops| [ops.applied, ops.failed, ops.pending];
+        assert_eq!(counts(&passed.ops["route"]), [1, 1, 1]);
+        assert_eq!(counts(&passed.ops["rule"]), [2, 0, 0]);
+        let tracked = |key: OpKey| key.0 >= 3;
+        let passed = PassSummary::of(&ops, Some(&tracked));
+        let keys: Vec<_> = passed.objects.keys().map(|key| key.0).collect();
+        assert_eq!(keys, [1, 3, 4, 5]);
+    }
+
+    #[test]
+    fn what_has_failed_has_not_converged_whatever_the_report_says() {
+        let declined = Outcome::Declined(ErrorClass::Dependency);
+        for (outcome, converged, tried) in
+            [(BUSY, false, true), (declined, true, true), (DONE, true, false)]
+        {
+            let passed = PassSummary::of(&Done(&[(1, "route", outcome)]), None);
+            assert_eq!(passed.converged, converged, "{outcome:?}");
+            assert_eq!(passed.objects.contains_key(&OpKey(1)), tried, "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn of_several_ops_on_an_object_the_one_that_failed_is_told_and_then_the_one_not_tried() {
+        let all = [Outcome::Applied, DONE, Outcome::Pending(()), BUSY];
+        let tracked = |_| true;
+        for first in all {
+            for second in all {
+                let ops = [(1, "thing", first), (1, "thing", second)];
+                let passed = PassSummary::of(&Done(&ops), Some(&tracked));
+                let expected = if rank(second) > rank(first) { second } else { first };
+                assert_eq!(passed.objects, [(OpKey(1), expected)].into());
+            }
+        }
+        assert!(rank(BUSY) > rank(Outcome::Pending(())));
+        assert!(rank(Outcome::Pending(())) > rank(DONE));
+        assert_eq!(rank(DONE), rank(Outcome::Applied));
+    }
 }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use trueup_reconcile::{ErrorClass, OpKey, Outcome};
 
-use super::jitter::Jitter;
-use crate::pass_summary::MAX_TRACKED;
+use super::schedule::Jitter;
+use crate::stats::MAX_TRACKED;
 use crate::{Config, PassSummary};
 
 /// The ops that failed, by their objects, with the time of the next try.

@@ -1,7 +1,13 @@
-//! The instants at which passes are due, one for each kind of request. A request can only bring an
-//! instant forward, so no event delays a pass.
+//! The instants at which passes are due, one for each kind of request, and those by the timer. A
+//! request can only bring an instant forward, so no event delays a pass.
 
 use std::time::{Duration, Instant};
+
+use trueup_reconcile::EventCoverage;
+
+use super::{State, SubscriptionState};
+use crate::stats::MAX_TRACKED;
+use crate::{Config, PassSummary};
 
 /// The instants at which passes are due. `None`: no request of that kind is open.
 #[derive(Clone, Debug, Default)]
@@ -61,5 +67,86 @@ pub(crate) fn not_before(at: Instant, earliest: Option<Instant>) -> Instant {
 pub(crate) fn bring_forward(due: &mut Option<Instant>, now: Instant, after: Duration) {
     if let Some(at) = now.checked_add(after) {
         *due = Some(due.map_or(at, |due| due.min(at)));
+    }
+}
+
+impl State {
+    /// Schedules what follows by the timer from a pass that is done, and `lasted` so long.
+    ///
+    /// While the subscription covers what the source manages, full passes are a safety net, and
+    /// take a bounded share of the time.
+    pub(super) fn set_timer(
+        &mut self,
+        now: Instant,
+        lasted: Duration,
+        is_full: bool,
+        summary: Option<&PassSummary>,
+    ) {
+        let coverage = self.coverage(summary);
+        let interval = self.config.interval();
+        if is_full {
+            let is_changed = summary.is_some_and(PassSummary::has_applied);
+            let rest = match coverage {
+                EventCoverage::Part | EventCoverage::Everything if !is_changed => {
+                    lasted.saturating_mul(self.config.interval_factor())
+                }
+                _ => Duration::ZERO,
+            };
+            self.schedule.is_rare = rest > interval;
+            let after = self.varied(interval.max(rest));
+            bring_forward(&mut self.schedule.interval, now, after);
+            if self.subscription != SubscriptionState::Polled {
+                // No drain follows that would find another loss.
+                self.overrun = self.overrun.filter(|lost| *lost);
+            }
+        } else if coverage == EventCoverage::Nothing && self.schedule.is_rare {
+            self.schedule.is_rare = false;
+            let after = self.varied(interval);
+            bring_forward(&mut self.schedule.interval, now, after);
+        }
+        if coverage == EventCoverage::Part && self.schedule.is_rare {
+            let after = self.varied(interval);
+            self.schedule.uncovered = now.checked_add(after);
+        }
+    }
+
+    /// Returns what events report from now on, after a pass. Nothing counts as reported where
+    /// something may be lost or left undone that no event and no backoff comes back to.
+    fn coverage(&self, summary: Option<&PassSummary>) -> EventCoverage {
+        let is_sound = self.is_subscribed() && self.overrun.is_none();
+        let is_followed = self.backoff.len() < MAX_TRACKED;
+        match summary.filter(|_| is_sound && is_followed) {
+            Some(it) if !it.truncated && !it.incomplete && !it.has_untracked_pending() => {
+                it.coverage
+            }
+            _ => EventCoverage::Nothing,
+        }
+    }
+
+    fn varied(&mut self, interval: Duration) -> Duration {
+        let varied = self.jitter.apply(interval, self.config.jitter());
+        varied.max(Config::MIN_INTERVAL)
+    }
+}
+
+/// A source of jitter. The same seed gives the same sequence.
+#[derive(Clone, Debug)]
+pub(crate) struct Jitter(fastrand::Rng);
+
+impl Jitter {
+    pub(crate) fn with_seed(seed: u64) -> Jitter {
+        Jitter(fastrand::Rng::with_seed(seed))
+    }
+
+    /// Returns `time`, longer or shorter by up to `percent` of it. With 0 per cent it draws no
+    /// random number.
+    pub(crate) fn apply(&mut self, time: Duration, percent: u8) -> Duration {
+        if percent == 0 {
+            return time;
+        }
+        let reach = time.as_nanos() / 100 * u128::from(percent);
+        let nanos = time.as_nanos() - reach + self.0.u128(0..=2 * reach);
+        let seconds = u64::try_from(nanos / 1_000_000_000).unwrap_or(u64::MAX);
+        Duration::new(seconds, (nanos % 1_000_000_000) as u32)
     }
 }

@@ -13,8 +13,6 @@
     reason = "the sources of a library, whose users are elsewhere"
 )]
 
-#[path = "../../src/added.rs"]
-mod added;
 #[path = "../../src/board.rs"]
 mod board;
 #[path = "../../src/control.rs"]
@@ -39,8 +37,6 @@ mod sync;
 mod trace;
 #[path = "../../src/turns.rs"]
 mod turns;
-#[path = "../../src/wakers.rs"]
-mod wakers;
 
 pub use driver::{FinishedPass, Loop, LoopView, Rest, Step};
 pub use error::{Error, ErrorKind};

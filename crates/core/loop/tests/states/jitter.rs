@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::state::jitter::Jitter;
+use crate::state::schedule::Jitter;
 
 #[test]
 fn a_seed_gives_one_sequence() {

@@ -16,7 +16,6 @@ mod search;
 #[path = "../../src"]
 mod sources {
     pub(crate) mod config;
-    pub(crate) mod pass_summary;
     pub(crate) mod state;
     pub(crate) mod stats;
 }
@@ -25,6 +24,5 @@ use sources::*;
 use trueup_sync as sync;
 
 pub use config::Config;
-pub use pass_summary::PassSummary;
 pub use state::{Action, Budget, State, SubscriptionState};
-pub use stats::{Revision, Stats};
+pub use stats::{PassSummary, Revision, Stats};

@@ -234,10 +234,10 @@ fn failed_ops_are_tried_again_by_dirty_passes_a_few_at_a_time() {
 fn no_more_keys_are_kept_than_the_limit() {
     let (mut state, now) = endless(config(), SubscriptionState::Pushed);
     let failed = Outcome::Failed(ErrorClass::Busy);
-    let keys = 0..crate::pass_summary::MAX_TRACKED as u64 + 10;
+    let keys = 0..crate::stats::MAX_TRACKED as u64 + 10;
     let passed = all(keys.map(|key| (OpKey(key), "thing", failed)));
     over(&mut state, now, &passed);
-    assert_eq!(state.stats(now).backed_off, crate::pass_summary::MAX_TRACKED);
+    assert_eq!(state.stats(now).backed_off, crate::stats::MAX_TRACKED);
 }
 
 #[test]
