@@ -15,7 +15,7 @@ use trueup_reconcile::{ErrorClass, Hints};
 
 use self::created::Created;
 pub use self::place::Places;
-use self::place::{failed, failure};
+use self::place::{Claim, failed, failure};
 use self::watch::FileWatch;
 use self::write::Whose;
 use crate::{Failure, Records, RunContext, Verdict, Vertex, Watch};
@@ -54,8 +54,8 @@ pub struct File {
     group: Option<u32>,
     created: Created,
     users: Option<TrustedUsers>,
-    /// The places of this vertex and others, and what says that this one is still there.
-    places: Option<(Places, Arc<()>)>,
+    /// The places of this vertex and others, and the one that it has.
+    places: Option<(Places, Option<Arc<Claim>>)>,
     watch: FileWatch,
 }
 
@@ -126,7 +126,7 @@ impl File {
     /// Else each would replace what the other has written.
     #[must_use]
     pub fn with_places(self, places: &Places) -> Self {
-        File { places: Some((places.clone(), Arc::default())), ..self }
+        File { places: Some((places.clone(), None)), ..self }
     }
 
     fn users(&self) -> Result<TrustedUsers, Failure> {
@@ -184,8 +184,8 @@ impl Vertex for File {
         let content = self.content(&users)?;
         // Held from here on: whatever is renamed on the way to it, it stays the same folder.
         let place = users.place(&self.path).map_err(failure)?;
-        if let Some((places, vertex)) = &self.places {
-            places.claim(&place, &self.path, vertex)?;
+        if let Some((places, own)) = &mut self.places {
+            places.claim(&place, &self.path, own)?;
         }
         let found = open(&place)?;
         let is_equal = match &found {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use rustix::fs::fstat;
 use rustix::io::Errno;
@@ -13,6 +13,7 @@ use trueup_path::{Error, ErrorKind, Place};
 use trueup_reconcile::ErrorClass;
 
 use crate::Failure;
+use crate::sync::lock;
 
 /// Returns the failure of an error at a path. A path that is refused is a conflict with the user
 /// who could lead it elsewhere: it is tried again, in case that user or the operator corrects it.
@@ -58,17 +59,27 @@ fn of_system(kind: io::ErrorKind, errno: Option<i32>) -> (ErrorClass, &'static s
 /// A path over a symbolic link of a folder, or into a bind mount, can lead to a file that another
 /// path leads to as well. That shows only once both folders are there.
 #[derive(Clone, Debug, Default)]
-pub struct Places(Arc<Mutex<BTreeMap<Identity, Claim>>>);
+pub struct Places(Arc<Mutex<BTreeMap<Identity, (PathBuf, Weak<Claim>)>>>);
 
 /// A folder, by the numbers of its device and inode, and a name in it.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Identity(u64, u64, OsString);
 
+/// The place that a vertex has until this is dropped.
 #[derive(Debug)]
-struct Claim {
-    path: PathBuf,
-    /// Gone once its vertex is.
-    vertex: Weak<()>,
+pub(super) struct Claim {
+    places: Places,
+    identity: Identity,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let mut claims = lock(&self.places.0);
+        // Another vertex of the path may have it by now.
+        if claims.get(&self.identity).is_some_and(|(_, claim)| claim.strong_count() == 0) {
+            claims.remove(&self.identity);
+        }
+    }
 }
 
 impl Places {
@@ -81,24 +92,30 @@ impl Places {
         &self,
         place: &Place,
         path: &Path,
-        vertex: &Arc<()>,
+        own: &mut Option<Arc<Claim>>,
     ) -> Result<(), Failure> {
-        let status = fstat(place.folder()).map_err(|errno| {
-            super::failed(path, "look at its folder", &std::io::Error::from(errno))
-        })?;
+        let status = fstat(place.folder())
+            .map_err(|errno| failed(path, "look at its folder", &io::Error::from(errno)))?;
         let identity = Identity(status.st_dev, status.st_ino, place.name().to_owned());
-        let mut claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        claims.retain(|_, claim| claim.vertex.strong_count() > 0 && claim.path != path);
-        if let Some(other) = claims.get(&identity) {
+        let claim = Arc::new(Claim { places: self.clone(), identity: identity.clone() });
+        let before = own.take();
+        let mut claims = lock(&self.0);
+        if let Some((other, claim)) = claims.get(&identity)
+            && other != path
+            && claim.strong_count() > 0
+        {
             let message = format!(
                 "{}: is the same file as {}, by another path: remove one of the two",
                 path.display(),
-                other.path.display()
+                other.display()
             );
             return Err(Failure::new(ErrorClass::Invalid, message));
         }
-        let claim = Claim { path: path.to_owned(), vertex: Arc::downgrade(vertex) };
-        claims.insert(identity, claim);
+        claims.insert(identity, (path.to_owned(), Arc::downgrade(&claim)));
+        drop(claims);
+        // Only now, so that no other takes the place in between.
+        drop(before);
+        *own = Some(claim);
         Ok(())
     }
 }
