@@ -80,13 +80,13 @@ pub(crate) fn write(domain: &Domain) -> Table<'static> {
         ranges.iter().map(span).collect::<Node<'_>>()
     };
     if !domain.may_go_along.is_empty() {
-        let protocols = domain.may_go_along.iter().copied();
-        let protocols: Node<'_> = protocols.map(|number| u32::from(number).into()).collect();
+        let protocols: Node<'_> =
+            domain.may_go_along.iter().copied().map(|number| u32::from(number).into()).collect();
         table.set(MAY_GO_ALONG, protocols);
     }
     if !domain.interfaces.is_empty() {
-        let patterns = domain.interfaces.iter();
-        let patterns: Node<'_> = patterns.map(|pattern| text(pattern.to_string())).collect();
+        let patterns: Node<'_> =
+            domain.interfaces.iter().map(|pattern| text(pattern.to_string())).collect();
         table.set(INTERFACES, patterns);
     }
     table.set_true(CREATED_INTERFACES, domain.created_interfaces);
@@ -94,8 +94,8 @@ pub(crate) fn write(domain: &Domain) -> Table<'static> {
         table.set(TABLES, spans(&domain.tables));
     }
     if !domain.prefixes.is_empty() {
-        let prefixes = domain.prefixes.iter();
-        let prefixes: Node<'_> = prefixes.map(|prefix| text(prefix.to_string())).collect();
+        let prefixes: Node<'_> =
+            domain.prefixes.iter().map(|prefix| text(prefix.to_string())).collect();
         table.set(PREFIXES, prefixes);
     }
     if !domain.rule_priorities.is_empty() {

@@ -127,8 +127,7 @@ impl Wrong<'_> {
         };
         // The nodes of the sections are in no message.
         let cycle: Vec<usize> = cycle.into_iter().filter(|at| *at < all_files).collect();
-        let names = cycle.iter().chain(cycle.first()).map(|at| name(*at));
-        let names: Vec<String> = names.collect();
+        let names: Vec<String> = cycle.iter().chain(cycle.first()).map(|at| name(*at)).collect();
         let message = format!(
             "a cycle: {}; remove one of these from `after` or `on`",
             names.join(" runs after ")
@@ -151,8 +150,7 @@ fn nodes(file: &File) -> impl Iterator<Item = (&'static str, usize, &Order)> {
 /// Returns the names of the sections that are in the file.
 fn sections(file: &File) -> BTreeSet<&'static str> {
     let managed = file.desired.managed();
-    let kinds = Kind::DECLARED.into_iter();
-    let kinds = kinds.filter(|kind| managed.contains(*kind));
+    let kinds = Kind::DECLARED.into_iter().filter(|kind| managed.contains(*kind));
     let mut sections: BTreeSet<&str> = kinds.map(Kind::name).collect();
     sections.extend(file.locations.elements.keys());
     sections.extend(file.sysctl.as_ref().map(|_| SYSCTL));

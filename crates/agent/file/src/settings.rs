@@ -153,8 +153,8 @@ impl Settings {
         table.set_true(PROTOCOL_IS_MINE, self.protocol_is_mine);
         table.set_true(ADOPT, self.adopt);
         if self.adopt_protocols != Protocols::NONE {
-            let numbers = self.adopt_protocols.iter();
-            let numbers: Node<'_> = numbers.map(|number| u32::from(number).into()).collect();
+            let numbers: Node<'_> =
+                self.adopt_protocols.iter().map(|number| u32::from(number).into()).collect();
             table.set(ADOPT_PROTOCOLS, numbers);
         }
         if self.on_conflict != OnConflict::Report {

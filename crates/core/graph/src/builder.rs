@@ -81,8 +81,7 @@ impl GraphBuilder {
     /// Turns names into edges.
     fn links(&mut self) -> Result<(), Error> {
         let vertices = self.vertices.iter_mut().zip(0u32..);
-        let links = vertices.filter_map(|(it, at)| Some((at, it.links.take()?)));
-        let links: Vec<_> = links.collect();
+        let links: Vec<_> = vertices.filter_map(|(it, at)| Some((at, it.links.take()?))).collect();
         let mut providers = HashMap::<&str, Vec<u32>>::new();
         for (at, links) in &links {
             for what in &links.provides {
@@ -285,10 +284,13 @@ impl Graph {
                 };
                 let edge = |child: VertexId| (child.0, EdgeKind::After.to(parent_number.0));
                 match (numbers.get(*child), self.find(child)) {
-                    (Some(child), _) => match made_by_child.place > made[&**parent].place {
-                        true => agreeing.push(edge(*child)),
-                        false => others.push(edge(*child)),
-                    },
+                    (Some(child), _) => {
+                        if made_by_child.place > made[&**parent].place {
+                            agreeing.push(edge(*child))
+                        } else {
+                            others.push(edge(*child))
+                        }
+                    }
                     (None, Some(child)) if self.find(parent).is_none() => leaving.push(edge(child)),
                     (None, _) => {}
                 }
@@ -318,8 +320,8 @@ fn check_ports(vertices: &[VertexSpec], by_name: &[u32]) -> Result<Vec<(u32, u32
         for port in &vertex.rare().receives {
             for (sender, sender_port) in &port.from {
                 let name = |it: &u32| vertices[*it as usize].name();
-                let found = by_name.binary_search_by(|it| name(it).cmp(sender));
-                let found = found.ok().map(|it| by_name[it]);
+                let found =
+                    by_name.binary_search_by(|it| name(it).cmp(sender)).ok().map(|it| by_name[it]);
                 let ports = found.map_or(&[][..], |it| &vertices[it as usize].rare().sends);
                 let text = format!(
                     "vertex {}: port {} receives {sender_port} of {sender}",

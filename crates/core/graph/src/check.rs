@@ -93,9 +93,8 @@ impl Check {
             }
             self.explained.insert(vertex, explanation);
         }
-        let members = called.iter();
-        let members = members.filter_map(|it| self.vertices[it.0 as usize].take());
-        let mut members: Vec<Box<dyn Vertex>> = members.collect();
+        let mut members: Vec<Box<dyn Vertex>> =
+            called.iter().filter_map(|it| self.vertices[it.0 as usize].take()).collect();
         let mut members: Vec<&mut dyn Vertex> = members.iter_mut().map(|it| &mut **it).collect();
         let results = check_apply(&mut members, &contexts, false);
         for ((vertex, context), checked) in called.into_iter().zip(contexts).zip(results) {
@@ -122,14 +121,13 @@ impl Check {
     fn waits(&mut self, vertex: VertexId) -> Vec<Wait> {
         let name = |it: VertexId| self.graph.name(it.0).to_string();
         let needed = self.graph.needed(vertex.0).map(VertexId);
-        let failed = needed.filter_map(|it| self.failed.get(&it).cloned());
-        let failed: BTreeSet<String> = failed.flatten().collect();
+        let failed: BTreeSet<String> =
+            needed.filter_map(|it| self.failed.get(&it).cloned()).flatten().collect();
         let parents = self.graph.parents(vertex);
-        let waiting = parents.filter(|it| self.waiting.contains(it));
-        let waiting: Vec<String> = waiting.map(name).collect();
+        let waiting: Vec<String> =
+            parents.filter(|it| self.waiting.contains(it)).map(name).collect();
         let receives = self.graph.vertices[vertex.0 as usize].rare().receives.iter();
-        let missing = receives.flat_map(|it| &it.from);
-        let missing = missing.filter(|it| !self.values.contains_key(*it));
+        let missing = receives.flat_map(|it| &it.from).filter(|it| !self.values.contains_key(*it));
         let mut waits = Vec::new();
         if !failed.is_empty() {
             waits.push(Wait::FailedAncestors(failed.iter().cloned().collect()));
@@ -174,8 +172,8 @@ impl Check {
 
     fn send(&mut self, vertex: VertexId, context: &RunContext) {
         let name = self.graph.name(vertex.0);
-        let sent = context.take_sent().into_iter();
-        let sent = sent.map(|(port, value)| ((name.clone(), port), value));
+        let sent =
+            context.take_sent().into_iter().map(|(port, value)| ((name.clone(), port), value));
         self.values.extend(sent);
     }
 

@@ -168,10 +168,7 @@ impl Driver {
         self.shared.recorded.notify_all();
         self.shared.wake(&mut core);
         let (core, is_done) = self.wait(core, within, |core| core.state.is_quiesced());
-        match is_done {
-            true => Ok(()),
-            false => Err(timed_out(&core, "not paused")),
-        }
+        if is_done { Ok(()) } else { Err(timed_out(&core, "not paused")) }
     }
 
     /// Ends a pause.
@@ -214,10 +211,7 @@ impl Driver {
     pub fn wait_converged(&self, within: Duration) -> Result<(), Error> {
         let core = lock(&self.shared.core);
         let (core, is_done) = self.wait(core, within, |core| core.state.is_converged(now()));
-        match is_done {
-            true => Ok(()),
-            false => Err(timed_out(&core, "not converged")),
-        }
+        if is_done { Ok(()) } else { Err(timed_out(&core, "not converged")) }
     }
 
     /// Waits until no vertex runs, and none will before something happens: what is not settled has
@@ -230,10 +224,7 @@ impl Driver {
         let core = lock(&self.shared.core);
         let is_idle = |core: &Core| core.executing == 0 && core.state.is_idle();
         let (core, is_done) = self.wait(core, within, is_idle);
-        match is_done {
-            true => Ok(()),
-            false => Err(timed_out(&core, "not idle")),
-        }
+        if is_done { Ok(()) } else { Err(timed_out(&core, "not idle")) }
     }
 
     /// True if the graph is converged.

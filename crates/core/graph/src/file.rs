@@ -265,7 +265,6 @@ fn open(place: &Place) -> Result<Option<(fs::File, fs::Metadata)>, Failure> {
     let Some(file) = place.open().map_err(failure)? else {
         return Ok(None);
     };
-    let metadata = file.metadata();
-    let metadata = metadata.map_err(|error| failed(place.path(), "read", &error))?;
+    let metadata = file.metadata().map_err(|error| failed(place.path(), "read", &error))?;
     Ok(Some((file, metadata)))
 }

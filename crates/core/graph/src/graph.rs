@@ -59,9 +59,10 @@ impl Groups {
             let next = numbers.len() as u32;
             Some(*numbers.entry((group, vertex.rare().thread.clone())).or_insert(next))
         };
-        let of: Box<[u32]> = match vertices.iter().any(|it| it.rare().group.is_some()) {
-            true => vertices.iter().map(|it| number(it).unwrap_or(u32::MAX)).collect(),
-            false => Box::default(),
+        let of: Box<[u32]> = if vertices.iter().any(|it| it.rare().group.is_some()) {
+            vertices.iter().map(|it| number(it).unwrap_or(u32::MAX)).collect()
+        } else {
+            Box::default()
         };
         let count = numbers.len();
         Groups { of, count }
@@ -140,8 +141,7 @@ impl Graph {
         let own = self.own as u32;
         let mut edges = Vec::new();
         for parent in 0..own {
-            let children = self.children.of(parent).iter();
-            let children = children.filter(|&&it| EdgeKind::child(it) < own);
+            let children = self.children.of(parent).iter().filter(|&&it| EdgeKind::child(it) < own);
             edges.extend(children.map(|&child| (parent, child)));
         }
         let is_own = |(parent, child): &(u32, u32)| (*parent).max(*child) < own;
@@ -257,12 +257,11 @@ impl Adjacency {
             let first = kept;
             items[list.clone()].sort_unstable_by_key(|&item| (same(item), item));
             for from in list {
-                match kept > first && same(items[kept - 1]) == same(items[from]) {
-                    true => items[kept - 1] = items[from],
-                    false => {
-                        items[kept] = items[from];
-                        kept += 1;
-                    }
+                if kept > first && same(items[kept - 1]) == same(items[from]) {
+                    items[kept - 1] = items[from]
+                } else {
+                    items[kept] = items[from];
+                    kept += 1;
                 }
             }
             *end = kept as u32;

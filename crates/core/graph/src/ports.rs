@@ -179,9 +179,10 @@ pub(crate) fn check_sent<T: Any>(sends: &[Sends], port: &str) -> Result<Arc<str>
         let message = format!("port {port}: the vertex does not send by it; declare `sends`");
         Failure::new(ErrorClass::Invalid, message)
     })?;
-    match found.of.id == TypeId::of::<T>() {
-        true => Ok(found.port.clone()),
-        false => Err(wrong_type::<T>("sent", port, found.of.name)),
+    if found.of.id == TypeId::of::<T>() {
+        Ok(found.port.clone())
+    } else {
+        Err(wrong_type::<T>("sent", port, found.of.name))
     }
 }
 

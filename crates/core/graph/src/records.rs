@@ -41,12 +41,10 @@ pub(crate) fn write(
     ledger: &mut dyn Ledger,
     records: &[(Arc<str>, Record)],
 ) -> Result<(), LedgerError> {
-    let claim = |record: &Record| match *record == Record::default() {
-        true => Claim::NotOurs,
-        false => Claim::Ours(record.to_bytes()),
+    let claim = |record: &Record| {
+        if *record == Record::default() { Claim::NotOurs } else { Claim::Ours(record.to_bytes()) }
     };
-    let claims = records.iter();
-    let claims = claims.map(|(name, record)| (name.as_bytes().to_vec(), claim(record)));
+    let claims = records.iter().map(|(name, record)| (name.as_bytes().to_vec(), claim(record)));
     ledger.commit_outcomes(claims.collect())
 }
 

@@ -207,10 +207,7 @@ fn verdict(
 }
 
 fn failed<S: Source>(error: &S::Error) -> Failure {
-    let class = match S::is_scope_gone(error) {
-        true => ErrorClass::Dependency,
-        false => ErrorClass::Unknown,
-    };
+    let class = if S::is_scope_gone(error) { ErrorClass::Dependency } else { ErrorClass::Unknown };
     Failure::new(class, error)
 }
 
@@ -281,10 +278,7 @@ where
             declared.map_err(|error| Failure::new(ErrorClass::Dependency, error))?;
             self.is_reversing = true;
         }
-        match self.is_reversing {
-            true => self.pass(context, true, true),
-            false => Ok(Verdict::InPlace),
-        }
+        if self.is_reversing { self.pass(context, true, true) } else { Ok(Verdict::InPlace) }
     }
 }
 

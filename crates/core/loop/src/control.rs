@@ -79,10 +79,7 @@ impl Control {
         let mut inner = self.lock();
         let now = sync::now();
         let is_pass_due = !may_pass && inner.state.is_pass_due(now);
-        let action = match is_pass_due {
-            true => None,
-            false => inner.state.poll_action(now),
-        };
+        let action = if is_pass_due { None } else { inner.state.poll_action(now) };
         inner.thread = action.map(|_| thread::current().id());
         match action {
             Some(action) => {
@@ -310,9 +307,12 @@ impl Control {
         timeout: Duration,
         is_answered: impl Fn() -> bool,
     ) -> Result<(), Error> {
-        self.wait(timeout, |inner| match is_answered() {
-            true => Some(Ok(())),
-            false => inner.state.is_ended().then_some(Err(ErrorKind::Ended)),
+        self.wait(timeout, |inner| {
+            if is_answered() {
+                Some(Ok(()))
+            } else {
+                inner.state.is_ended().then_some(Err(ErrorKind::Ended))
+            }
         })
     }
 
@@ -343,9 +343,10 @@ impl Control {
         let pass = self.input(|inner, now| {
             inner.refuse_if_stopping()?;
             inner.refuse_own_thread()?;
-            match inner.state.is_paused() {
-                true => Err(Error::new(ErrorKind::Paused)),
-                false => Ok(inner.state.handle_force(now)),
+            if inner.state.is_paused() {
+                Err(Error::new(ErrorKind::Paused))
+            } else {
+                Ok(inner.state.handle_force(now))
             }
         })?;
         self.wait(timeout, |Locked { state, .. }| {
@@ -493,16 +494,10 @@ impl Locked {
     }
 
     fn refuse_own_thread(&self) -> Result<(), Error> {
-        match self.is_own_thread() {
-            true => Err(Error::new(ErrorKind::OwnThread)),
-            false => Ok(()),
-        }
+        if self.is_own_thread() { Err(Error::new(ErrorKind::OwnThread)) } else { Ok(()) }
     }
 
     fn refuse_if_stopping(&self) -> Result<(), Error> {
-        match self.state.is_stopping() {
-            true => Err(Error::new(ErrorKind::Ended)),
-            false => Ok(()),
-        }
+        if self.state.is_stopping() { Err(Error::new(ErrorKind::Ended)) } else { Ok(()) }
     }
 }

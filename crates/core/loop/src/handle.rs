@@ -537,11 +537,12 @@ impl<S: Source> Shared<S> {
             }
             Changed::Keys(keys) => keys,
         };
-        let statuses = keys.iter();
-        let statuses = statuses.filter_map(|key| Some((*key, self.board.status(*key)?)));
-        let statuses = self.with_retries(statuses.collect()).into_iter();
-        let mut statuses: BTreeMap<OpKey, ObjectStatus> =
-            statuses.map(|status| (status.key, status)).collect();
+        let statuses = keys.iter().filter_map(|key| Some((*key, self.board.status(*key)?)));
+        let mut statuses: BTreeMap<OpKey, ObjectStatus> = self
+            .with_retries(statuses.collect())
+            .into_iter()
+            .map(|status| (status.key, status))
+            .collect();
         let objects = keys.into_iter().map(|key| (key, statuses.remove(&key)));
         Ok(Tried::of(revision, objects.collect()))
     }

@@ -115,9 +115,10 @@ impl Runner {
     pub fn stop(&self, timeout: Duration) -> io::Result<()> {
         let until = after(now(), timeout);
         self.inner.stop();
-        match self.inner.turns.wait_ended(until) {
-            true => Ok(()),
-            false => Err(io::ErrorKind::TimedOut.into()),
+        if self.inner.turns.wait_ended(until) {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::TimedOut.into())
         }
     }
 }

@@ -106,10 +106,7 @@ impl Runner {
             let running = Mutex::new(Some((added, Box::new(ended) as OnEnd)));
             Arc::new(LoopTask { control, running, _member: member })
         });
-        match is_added {
-            true => Ok(handle),
-            false => Err(Error::new(ErrorKind::Ended)),
-        }
+        if is_added { Ok(handle) } else { Err(Error::new(ErrorKind::Ended)) }
     }
 }
 

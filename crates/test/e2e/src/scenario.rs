@@ -14,7 +14,6 @@ mod object;
 mod parse;
 mod pass;
 mod raw;
-mod results;
 mod run;
 mod text;
 mod writer;

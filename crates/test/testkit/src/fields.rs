@@ -111,8 +111,13 @@ fn link(row: &RawMessage, names: &Names, fields: &mut Fields) {
     fields.insert("lower", lower.map(|i| named(names, i)).unwrap_or_default());
     let info = attr(18).map(|info| nested(info)).unwrap_or_default();
     let kind = info.iter().find(|(n, _)| *n == 1).map(|(_, v)| text(v));
-    let data = info.iter().find(|(n, _)| *n == 2).map(|(_, v)| nested(v));
-    let data: BTreeMap<u16, Vec<u8>> = data.unwrap_or_default().into_iter().collect();
+    let data: BTreeMap<u16, Vec<u8>> = info
+        .iter()
+        .find(|(n, _)| *n == 2)
+        .map(|(_, v)| nested(v))
+        .unwrap_or_default()
+        .into_iter()
+        .collect();
     let number = |n: u16| data.get(&n).filter(|v| v.len() == 4).map(|v| u32_at(v, 0));
     match kind.as_deref() {
         Some("bridge") => {

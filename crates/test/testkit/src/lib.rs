@@ -25,7 +25,6 @@ mod snapshot;
 mod stable;
 mod topology;
 mod wire;
-mod writer;
 
 pub use changes::{Announcement, Changes, assert_no_changes};
 pub use directory::empty_directory;
@@ -46,5 +45,4 @@ pub use topology::{
     NamedNetns, bridge, index_of, ip, ip_batch, ip_fails, ip_force, ip_json, named_netns, uplinks,
     veth_pair, wait_until,
 };
-pub use wire::{lacks_kind, raw_dump, raw_dump_proxies, raw_request};
-pub use writer::Writer;
+pub use wire::{Writer, lacks_kind, raw_dump, raw_dump_proxies, raw_request};

@@ -30,9 +30,7 @@
 mod address;
 mod address4;
 mod address6;
-mod announce;
 mod bag;
-mod cascade;
 mod derived4;
 mod derived6;
 mod dispatch;

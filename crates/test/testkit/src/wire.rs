@@ -6,10 +6,11 @@ use std::os::fd::OwnedFd;
 
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with,
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, getsockname, recv, send,
+    socket_with,
 };
 
-use crate::message::{Kind, RawMessage, u16_at, u32_at};
+use crate::message::{Action, Kind, RawMessage, u16_at, u32_at};
 
 /// The kernel's rows of one kind, in its order, as bytes. `family` is 2 for IPv4, 10 for IPv6, 7
 /// for bridge forwarding entries ([`Kind::Neighbour`]), 0 for all (the only choice for links and
@@ -232,4 +233,45 @@ fn errno(body: &[u8]) -> io::Result<()> {
 
 fn invalid(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+/// A socket of the calling thread's namespace that writes raw messages, one after the other.
+#[derive(Debug)]
+pub struct Writer {
+    socket: OwnedFd,
+    port: u32,
+}
+
+impl Writer {
+    /// Opens a writer with a port of its own.
+    ///
+    /// # Panics
+    ///
+    /// Without a socket.
+    pub fn open() -> Self {
+        let socket = open(0).expect("a netlink socket");
+        let address = getsockname(&socket).expect("a bound socket has an address");
+        let address = SocketAddrNetlink::try_from(address).expect("a netlink socket's");
+        let port = address.pid();
+        Self { socket, port }
+    }
+
+    /// The port that [`Announcement::port`](crate::Announcement::port) names for the writes of this
+    /// one.
+    pub fn port(&self) -> u32 {
+        self.port
+    }
+
+    /// Sends a message with these flags (`NLM_F_CREATE` and its like) and returns the kernel's
+    /// answer.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's errno.
+    pub fn send(&self, message: &RawMessage, flags: u16) -> io::Result<()> {
+        let message_type = message.kind.new_type() + u16::from(message.action == Action::Del);
+        // Less the netlink header, which is written with the socket's own numbers.
+        let body = &message.encode(0, 0, 0)[16..];
+        ask(&self.socket, message_type, flags, body)
+    }
 }

@@ -189,8 +189,8 @@ fn semaphore(value: &Value<'_>) -> Result<Semaphore> {
             |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
         (1..=255).contains(&id.len()) && id.bytes().all(is_known)
     };
-    let parts = text.split_once(':');
-    let parts = parts.filter(|(_, count)| count.bytes().all(|digit| digit.is_ascii_digit()));
+    let parts =
+        text.split_once(':').filter(|(_, count)| count.bytes().all(|digit| digit.is_ascii_digit()));
     match parts.map(|(id, count)| (id, count.parse())) {
         Some((id, Ok(count @ 1..=MAX_COUNT))) if is_id(id) => {
             Ok(Semaphore { id: id.to_owned(), count })

@@ -20,9 +20,10 @@ const fn all_keys() -> [&'static str; COMMON_KEYS.len() + KEYS_OF_KINDS.len()] {
     let mut all = [""; COMMON_KEYS.len() + KEYS_OF_KINDS.len()];
     let mut at = 0;
     while at < all.len() {
-        all[at] = match at < COMMON_KEYS.len() {
-            true => COMMON_KEYS[at],
-            false => KEYS_OF_KINDS[at - COMMON_KEYS.len()].0,
+        all[at] = if at < COMMON_KEYS.len() {
+            COMMON_KEYS[at]
+        } else {
+            KEYS_OF_KINDS[at - COMMON_KEYS.len()].0
         };
         at += 1;
     }

@@ -65,9 +65,8 @@ impl FileObject for Route<IfName> {
 
     fn read(fields: &Fields<'_>) -> Result<Self> {
         // Before what only a right one lacks.
-        fields.read("dst", |value| match is_default(value) {
-            true => Ok(()),
-            false => parse::prefix(value).map(drop),
+        fields.read("dst", |value| {
+            if is_default(value) { Ok(()) } else { parse::prefix(value).map(drop) }
         })?;
         let type_word = |value: &Value<'_>| parse::one_of(value, "type", &TYPES);
         let kind = fields.read("type", type_word)?.unwrap_or_default();

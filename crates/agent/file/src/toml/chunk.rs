@@ -104,10 +104,7 @@ impl<'a> Builder<'a> {
     }
 
     fn table(&self) -> Table<'a> {
-        match self.is_sysctl() {
-            true => Table::unbounded(),
-            false => Table::default(),
-        }
+        if self.is_sysctl() { Table::unbounded() } else { Table::default() }
     }
 
     fn enter(&mut self, span: Span, node: Node<'a>, error: &mut dyn ErrorSink) -> bool {
@@ -197,8 +194,7 @@ impl EventReceiver for Builder<'_> {
         }
         self.is_part = true;
         let path = self.keys.last();
-        let at = path.and_then(|path| path.first()).map(|key| key.at);
-        let at = at.unwrap_or(span.start());
+        let at = path.and_then(|path| path.first()).map(|key| key.at).unwrap_or(span.start());
         if !self.is_sysctl() {
             let message = "a key with a dot in it: write a header instead, or { ... }".to_owned();
             report(Fault { at, message }, error);

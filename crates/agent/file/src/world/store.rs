@@ -266,9 +266,10 @@ fn prefix(value: &Value<'_>) -> Result<String> {
 
 fn file_path(value: &Value<'_>) -> Result<PathBuf> {
     let path = parse::text(value, "the path of a file")?;
-    match path.is_empty() || path.contains('\0') {
-        true => fault(value.at, "this is no path: write that of a file"),
-        false => Ok(PathBuf::from(path)),
+    if path.is_empty() || path.contains('\0') {
+        fault(value.at, "this is no path: write that of a file")
+    } else {
+        Ok(PathBuf::from(path))
     }
 }
 

@@ -45,10 +45,7 @@ impl Core {
         if declared.announces && context.apply {
             run_context.announce = Some(announce(shared, run, &run_context));
         }
-        let incoming = match context.reverse {
-            true => Vec::new(),
-            false => self.incoming(vertex),
-        };
+        let incoming = if context.reverse { Vec::new() } else { self.incoming(vertex) };
         Call { run, cell, context, run_context, incoming, has_records: declared.is_recorded() }
     }
 }
@@ -186,10 +183,8 @@ fn call_part(calls: &[Call], results: &mut [Option<Ended>], apply: bool) {
     if let ([vertex], [call], [result]) = (&mut vertices[..], &calls[..], &mut results[..])
         && call.context.reverse
     {
-        let reversed = catch(|| match apply {
-            true => vertex.reverse(&call.run_context),
-            false => Ok(Verdict::InPlace),
-        });
+        let reversed =
+            catch(|| if apply { vertex.reverse(&call.run_context) } else { Ok(Verdict::InPlace) });
         **result = Some(reversed.map(|verdict| (verdict, None)));
         return;
     }
@@ -249,8 +244,7 @@ pub(super) fn exchange(
     run_context: RunContext,
 ) {
     let sent = run_context.take_sent();
-    let received = run_context.inputs.into_iter().map(|it| it.value);
-    let received: Vec<Value> = received.collect();
+    let received: Vec<Value> = run_context.inputs.into_iter().map(|it| it.value).collect();
     let mut dropped: Vec<Value> = match verdict {
         Some(Verdict::InPlace | Verdict::Changed) => cell.replace_seen(received),
         _ => received,

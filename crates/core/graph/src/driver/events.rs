@@ -33,10 +33,7 @@ impl Shared {
         for turn in due {
             let watched = lock(&self.core).watched.get(&turn.number()).map(|it| Arc::clone(&it.0));
             if let Some(cell) = watched {
-                match self.has_event(&cell, turn) {
-                    true => hinted.push(cell),
-                    false => discard(cell),
-                }
+                if self.has_event(&cell, turn) { hinted.push(cell) } else { discard(cell) }
             }
         }
         if !hinted.is_empty() {

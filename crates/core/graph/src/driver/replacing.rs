@@ -109,8 +109,12 @@ impl Driver {
             cell.set_place(Some(at), core.state.graph().is_reversal(VertexId(at)));
         }
         let is_over = |cell: &Cell| !cell.place().is_some_and(Place::is_watching);
-        let over = core.watched.iter().filter(|(_, (cell, _))| is_over(cell));
-        let over: Vec<u64> = over.map(|(number, _)| *number).collect();
+        let over: Vec<u64> = core
+            .watched
+            .iter()
+            .filter(|(_, (cell, _))| is_over(cell))
+            .map(|(number, _)| *number)
+            .collect();
         let unwatched: Vec<_> = over.iter().filter_map(|it| core.watched.remove(it)).collect();
         self.shared.wake(&mut core);
         drop(core);

@@ -198,9 +198,10 @@ impl Snapshot {
 /// Returns as much of a name as has room.
 fn shortened(name: &str) -> String {
     const ROOM: usize = 26;
-    match name.chars().count() > ROOM {
-        true => name.chars().take(ROOM - 1).chain(['…']).collect(),
-        false => name.to_owned(),
+    if name.chars().count() > ROOM {
+        name.chars().take(ROOM - 1).chain(['…']).collect()
+    } else {
+        name.to_owned()
     }
 }
 

@@ -119,8 +119,8 @@ impl Command {
     fn find(&self, inherited: &Inherited) -> Result<PathBuf, Failure> {
         let users = TrustedUsers::current().map_err(|it| self.not_usable(&it))?;
         if self.program.as_bytes().contains(&b'/') {
-            let path = std::path::absolute(&self.program);
-            let path = path.map_err(|error| self.not_started(&error))?;
+            let path =
+                std::path::absolute(&self.program).map_err(|error| self.not_started(&error))?;
             let found = users.program(path.as_os_str());
             return found.map_err(|it| self.not_usable(&it));
         }

@@ -79,8 +79,8 @@ impl Inherited {
 
     /// Returns the folders in which a program is looked for: those of the command's `PATH`.
     pub(super) fn search_path(&self) -> OsString {
-        let passed = self.variables.iter().any(|it| it == "PATH");
-        let passed = passed.then(|| env::var_os("PATH")).flatten();
+        let passed =
+            self.variables.iter().any(|it| it == "PATH").then(|| env::var_os("PATH")).flatten();
         passed.unwrap_or_else(|| PATH.into())
     }
 

@@ -69,9 +69,8 @@ impl Left {
         if fs::metadata(&folder).ok()?.uid() != geteuid().as_raw() {
             return None;
         }
-        let line = read(&folder.join("cmdline"))?;
-        let line = line.strip_suffix(b"\0")?;
-        let line: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
+        let content = read(&folder.join("cmdline"))?;
+        let line: Vec<&[u8]> = content.strip_suffix(b"\0")?.split(|byte| *byte == 0).collect();
         // Of a script the interpreter comes first.
         let words = words.iter().map(|word| word.as_bytes());
         if !line.ends_with(&words.collect::<Vec<_>>()) {

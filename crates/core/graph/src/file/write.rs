@@ -162,9 +162,10 @@ fn overwrite(place: &Place, content: &[u8], attributes: Attributes) -> Result<()
         let message = format!("{}: it has just gone; it is tried again", place.path().display());
         return Err(Failure::new(ErrorClass::Busy, message));
     };
-    let written = file.write_all(content);
-    let written = written.and_then(|()| file.set_len(content.len() as u64));
-    let written = written.and_then(|()| file.sync_all());
+    let written = file
+        .write_all(content)
+        .and_then(|()| file.set_len(content.len() as u64))
+        .and_then(|()| file.sync_all());
     written.map_err(|error| failed(place.path(), "write", &error))?;
     set(place, &file, attributes)
 }

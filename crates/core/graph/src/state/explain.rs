@@ -140,8 +140,8 @@ impl State {
     pub(crate) fn explain_all(&self, now: Instant) -> Vec<Explanation> {
         let mut failed: Vec<Vec<u32>> = vec![Vec::new(); self.slots.len()];
         for &at in &self.graph.order {
-            let parents = self.graph.needed(at);
-            let parents = parents.filter(|&it| self.slots[it as usize].is_unsettled());
+            let parents =
+                self.graph.needed(at).filter(|&it| self.slots[it as usize].is_unsettled());
             let mut own = Vec::new();
             for parent in parents {
                 own.extend(&failed[parent as usize]);
@@ -226,10 +226,14 @@ impl State {
     fn waits(&self, now: Instant, vertex: u32, failed: impl FnOnce() -> Vec<u32>) -> Vec<Wait> {
         let slot = &self.slots[vertex as usize];
         let mut waits = Vec::new();
-        let parents = self.graph.parents.of(vertex).iter();
-        let parents = parents.filter(|&&it| self.blocks(it));
-        let parents = parents.map(|&it| self.label(EdgeKind::parent(it)));
-        let mut parents: Vec<_> = parents.collect();
+        let mut parents: Vec<_> = self
+            .graph
+            .parents
+            .of(vertex)
+            .iter()
+            .filter(|&&it| self.blocks(it))
+            .map(|&it| self.label(EdgeKind::parent(it)))
+            .collect();
         // The order of the declaration makes no difference.
         parents.sort_unstable();
         if !parents.is_empty() {

@@ -131,10 +131,12 @@ impl State {
 
     /// Turns the intents that a process has left into refreshes.
     pub(crate) fn close_intents(&mut self) {
-        let open = self.unknown.iter_mut();
-        let open = open.filter(|(_, record)| !record.intent.is_empty());
-        let open: Vec<_> =
-            open.map(|(name, record)| (name.clone(), std::mem::take(&mut record.intent))).collect();
+        let open: Vec<_> = self
+            .unknown
+            .iter_mut()
+            .filter(|(_, record)| !record.intent.is_empty())
+            .map(|(name, record)| (name.clone(), std::mem::take(&mut record.intent)))
+            .collect();
         let mut changed = Vec::new();
         for (name, intent) in open {
             changed.push(name);
@@ -156,9 +158,10 @@ impl State {
     pub(crate) fn extend_intents(&mut self) {
         for index in 0..self.runs.len() {
             let Run { id, vertex, stage, .. } = self.runs[index];
-            let changing = match self.graph.vertices[vertex as usize].announces {
-                true => self.runs[index].kinds.clone().unwrap_or_default(),
-                false => Kinds::All,
+            let changing = if self.graph.vertices[vertex as usize].announces {
+                self.runs[index].kinds.clone().unwrap_or_default()
+            } else {
+                Kinds::All
             };
             let is_acting = matches!(stage, Stage::Apply | Stage::Intent | Stage::Announced);
             if is_acting && self.extend_intent(vertex, &changing) && stage != Stage::Apply {
@@ -212,8 +215,7 @@ impl State {
             return None;
         }
         let records = std::mem::take(&mut self.unsaved);
-        let list = records.iter().map(|(name, record)| (name.clone(), record.clone()));
-        let list = list.collect();
+        let list = records.iter().map(|(name, record)| (name.clone(), record.clone())).collect();
         self.writing = Some((records, std::mem::take(&mut self.waiting)));
         Some(Action::Persist { records: list })
     }

@@ -198,10 +198,7 @@ impl State {
                     continue;
                 };
                 let is_leaving = one < own as u32 && other >= own as u32;
-                let edges = match is_leaving {
-                    true => &mut leaving,
-                    false => &mut builder.edges,
-                };
+                let edges = if is_leaving { &mut leaving } else { &mut builder.edges };
                 // What is undone late harms less than what is undone early: it waits in any case.
                 edges.push((one, EdgeKind::After.to(other)));
             }

@@ -123,8 +123,12 @@ impl State {
         if !may_run || is_waiting || self.missing_values(vertex).next().is_some() {
             return;
         }
-        let time = slot.not_before().into_iter().chain(self.next_token(vertex));
-        let time = time.max().filter(|at| *at > now);
+        let time = slot
+            .not_before()
+            .into_iter()
+            .chain(self.next_token(vertex))
+            .max()
+            .filter(|at| *at > now);
         self.set_timer(vertex, time);
         if time.is_some() {
             return;
@@ -151,9 +155,10 @@ impl State {
         let granted = std::mem::take(&mut slot.granted);
         self.leave_workers(ticket, vertex);
         let semaphores = self.graph.holds.of(vertex);
-        match granted {
-            true => self.semaphores.release(semaphores),
-            false => self.semaphores.cancel(semaphores, ticket),
+        if granted {
+            self.semaphores.release(semaphores)
+        } else {
+            self.semaphores.cancel(semaphores, ticket)
         }
         self.grant(semaphores.to_vec());
     }
@@ -312,10 +317,8 @@ impl State {
         let (mut stack, mut freed) = (Vec::new(), Vec::new());
         let mut next = Some(vertex);
         while let Some(at) = next {
-            let children = match self.set_held(now, at) {
-                true => self.graph.children.of(at).len(),
-                false => 0,
-            };
+            let children =
+                if self.set_held(now, at) { self.graph.children.of(at).len() } else { 0 };
             for index in 0..children {
                 let item = self.graph.children.of(at)[index];
                 let child = EdgeKind::child(item);

@@ -71,8 +71,11 @@ impl Semaphores {
     pub(crate) fn rename(&mut self, graph: &Graph, runs: &mut [Run]) {
         let old = std::mem::replace(self, Self::new(graph));
         for run in runs {
-            let ids = run.semaphores.iter().map(|&id| &old.0[id as usize].id);
-            let ids = ids.filter_map(|id| self.0.iter().position(|it| it.id == *id));
+            let ids = run
+                .semaphores
+                .iter()
+                .map(|&id| &old.0[id as usize].id)
+                .filter_map(|id| self.0.iter().position(|it| it.id == *id));
             run.semaphores = ids.map(|id| id as u32).collect();
             self.hold(&run.semaphores);
         }

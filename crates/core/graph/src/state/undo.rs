@@ -91,9 +91,10 @@ impl State {
             Some(Some(_)) if made.is_none() && stage == Stage::Check => false,
             Some(Some(undo)) => {
                 let undo = undo.clone();
-                let after = match run.stale || vertex as usize >= self.graph.own {
-                    true => made.iter().flat_map(|it| it.after.iter().cloned()).collect(),
-                    false => self.nearest_recorded(vertex),
+                let after = if run.stale || vertex as usize >= self.graph.own {
+                    made.iter().flat_map(|it| it.after.iter().cloned()).collect()
+                } else {
+                    self.nearest_recorded(vertex)
                 };
                 self.put_made(vertex, undo, after)
             }
@@ -172,8 +173,9 @@ impl State {
         for reversal in self.graph.own as u32..self.graph.len() as u32 {
             let made = self.made.get(self.graph.name(reversal)).into_iter();
             let names = made.flat_map(|it| &it.after);
-            let found = names.filter_map(|name| self.graph.find(name));
-            let found = found.filter(|it| !self.twins.contains_key(&it.0));
+            let found = names
+                .filter_map(|name| self.graph.find(name))
+                .filter(|it| !self.twins.contains_key(&it.0));
             self.needed.extend(found.map(|it| (reversal, it.0)));
         }
     }

@@ -59,8 +59,12 @@ pub(crate) struct FailedOp {
 impl Backoff {
     /// Takes note that the next pass has a new desired state.
     pub(crate) fn desired_replaced(&mut self) {
-        let freed = self.failed.iter().filter(|(_, op)| !needs_time(op.class));
-        let freed: Vec<OpKey> = freed.map(|(key, _)| *key).collect();
+        let freed: Vec<OpKey> = self
+            .failed
+            .iter()
+            .filter(|(_, op)| !needs_time(op.class))
+            .map(|(key, _)| *key)
+            .collect();
         freed.into_iter().for_each(|key| self.forget(key));
     }
 

@@ -165,9 +165,12 @@ impl State {
     pub fn stats(&self, now: Instant) -> Stats {
         Stats {
             backed_off: self.backoff.len(),
-            since_converged: self.converged.map(|converged| match self.still_holds(&converged) {
-                true => Duration::ZERO,
-                false => now.saturating_duration_since(converged.at),
+            since_converged: self.converged.map(|converged| {
+                if self.still_holds(&converged) {
+                    Duration::ZERO
+                } else {
+                    now.saturating_duration_since(converged.at)
+                }
             }),
             converged: self.converged.map(|converged| converged.revision),
             next_full_pass: self.next_full_pass(now),
@@ -180,8 +183,7 @@ impl State {
     /// Returns how long it is until the next full pass that is due by now.
     fn next_full_pass(&self, now: Instant) -> Option<Duration> {
         let is_over = self.paused || self.is_stopping() || self.phase == Phase::New;
-        let due = self.schedule.next_full(self.hints_wait_until);
-        let due = due.filter(|_| !is_over)?;
+        let due = self.schedule.next_full(self.hints_wait_until).filter(|_| !is_over)?;
         Some(due.saturating_duration_since(now))
     }
 }

@@ -101,9 +101,11 @@ pub fn desired(spec: &DesiredSpec, present: &BTreeSet<String>, clean: bool) -> D
         seen.into_values().collect()
     });
     let rules = spec.rules.as_ref().map(|specs| {
-        let rules = specs.iter().map(|spec| rule(spec, clean));
-        let rules: BTreeMap<_, _> =
-            rules.map(|rule| (rule.clone().canonical().key(), rule)).collect();
+        let rules: BTreeMap<_, _> = specs
+            .iter()
+            .map(|spec| rule(spec, clean))
+            .map(|rule| (rule.clone().canonical().key(), rule))
+            .collect();
         rules.into_values().collect()
     });
     let mut desired = Desired::default();

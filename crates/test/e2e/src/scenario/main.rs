@@ -1,21 +1,18 @@
 //! The `main` of the test target: every scenario on every machine, each a test of its own.
 
+use super::run::{description, run};
+use super::writer::sysctl_path;
+use super::{Need, Scenario, parse};
+use libtest_mimic::{Arguments, Failed, Trial};
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
-
-use libtest_mimic::{Arguments, Failed, Trial};
-
-use super::results::Ended;
-use super::run::{description, run};
-use super::writer::sysctl_path;
-use super::{Need, Scenario, parse};
 use trueup_testkit::{
     enter, fresh_netns, lacks_kind, may_skip, panic_text, running_version, tests_at_once,
 };
@@ -171,5 +168,59 @@ fn carry_out(file: &str, scenario: &Arc<Scenario>, by_ledger: bool) -> Result<()
         Ok(Err(panic)) => failed(&format!("panicked: {panic}")),
         // The thread is left to itself, and ends with the process.
         Err(_) => failed(&format!("not at an end after {longest} s")),
+    }
+}
+
+/// How each test ended, by its name: `ok`, `FAILED` or `not applicable (WHY)`.
+#[derive(Default)]
+struct Ended(Mutex<BTreeMap<String, String>>);
+
+impl Ended {
+    fn record(&self, name: String, ended: String) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(name, ended);
+    }
+
+    fn trial(
+        self: &Arc<Self>,
+        name: String,
+        test: impl FnOnce() -> Result<(), Failed> + Send + 'static,
+    ) -> Trial {
+        let (all, called) = (self.clone(), name.clone());
+        Trial::test(name, move || {
+            let result = test();
+            let ended = if result.is_ok() { "ok" } else { "FAILED" };
+            all.record(called, ended.to_owned());
+            result
+        })
+    }
+
+    /// Returns the line for standard output.
+    fn left_out(&self, name: String, why: &str) -> String {
+        let ended = format!("not applicable ({why})");
+        let line = format!("test {name} ... {ended}");
+        self.record(name, ended);
+        line
+    }
+
+    /// A line of JSON for each scenario.
+    fn lines(&self, scenarios: &[(String, Arc<Scenario>)]) -> String {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let line = |(name, scenario): &(String, Arc<Scenario>)| {
+            let runs = all.iter().filter_map(|(test, ended)| {
+                let (place, of) = test.split_once("::")?;
+                (of == name).then_some((place, ended))
+            });
+            let runs: BTreeMap<_, _> = runs.collect();
+            let line = serde_json::json!({
+                "name": name,
+                "facts": scenario.facts,
+                "faults": scenario.faults,
+                "invariants": scenario.invariants,
+                "runs": runs,
+            });
+            format!("{line}\n")
+        };
+        scenarios.iter().map(line).collect()
     }
 }

@@ -3,7 +3,6 @@
 
 mod fault;
 mod head;
-mod line;
 mod step;
 
 use super::numbers;
@@ -12,7 +11,6 @@ use super::text::Expected;
 use super::writer::{Tool, WriterLine};
 use super::{Error, Scenario, Step, errno};
 use head::{header, version};
-use line::Line;
 use step::step;
 use trueup_testkit::Kind;
 
@@ -23,8 +21,8 @@ use trueup_testkit::Kind;
 /// [`Error`] at the first thing that is not understood.
 pub(super) fn parse(text: &str) -> Result<Scenario, Error> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let lines = text.lines().enumerate();
-    let lines: Vec<_> = lines.map(|(at, text)| Line { number: at + 1, text }).collect();
+    let lines: Vec<_> =
+        text.lines().enumerate().map(|(at, text)| Line { number: at + 1, text }).collect();
     let mut scenario = Scenario {
         title: String::new(),
         facts: Vec::new(),
@@ -130,6 +128,45 @@ fn not_a_kind(word: &str) -> String {
     format!(
         "{word:?} is no kind: write routes, addresses, links, neighbours, rules, nexthops or fdb"
     )
+}
+
+/// A line that says something, in a block or at its head.
+#[derive(Clone, Copy)]
+struct Line<'a> {
+    /// From 1.
+    number: usize,
+    /// As written, without the end.
+    text: &'a str,
+}
+
+impl<'a> Line<'a> {
+    fn is_indented(self) -> bool {
+        self.text.starts_with([' ', '\t'])
+    }
+
+    fn is_blank(self) -> bool {
+        self.text.trim().is_empty()
+    }
+
+    fn is_comment(self) -> bool {
+        self.text.trim_start().starts_with('#')
+    }
+
+    /// An error at a byte of the line.
+    fn error(self, at: usize, message: impl Into<String>) -> Error {
+        let before = self.text.get(..at).unwrap_or(self.text);
+        Error { line: self.number, column: before.chars().count() + 1, message: message.into() }
+    }
+
+    /// Where its first word begins.
+    fn start(self) -> usize {
+        self.text.len() - self.text.trim_start().len()
+    }
+
+    /// An error at its first word.
+    fn wrong(self, message: impl Into<String>) -> Error {
+        self.error(self.start(), message)
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Carries a scenario out and says where it differs.
 
 mod check;
-mod difference;
 mod drain;
 mod fault;
 
@@ -15,7 +14,7 @@ use super::machine::Machine;
 use super::text::Expected;
 use super::writer::Trouble;
 use super::{FaultKind, FaultLine, INVARIANTS, Scenario, StepKind};
-use difference::{Stop, same};
+use check::{Stop, same};
 use trueup_testkit::faults::{Faults, died};
 use trueup_testkit::message::{Kind, RawMessage};
 use trueup_testkit::{mask, running_version};

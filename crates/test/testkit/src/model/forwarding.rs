@@ -284,8 +284,10 @@ impl State {
 
     fn drop_forwarding(&mut self, is_gone: impl Fn(&Key, &Entry) -> bool) {
         let all = self.forwarding.all.iter();
-        let gone = all.filter(|(key, entry)| is_gone(key, entry));
-        let gone: Vec<_> = gone.map(|(key, entry)| (*key, entry.remotes.len())).collect();
+        let gone: Vec<_> = all
+            .filter(|(key, entry)| is_gone(key, entry))
+            .map(|(key, entry)| (*key, entry.remotes.len()))
+            .collect();
         for (key, count) in gone {
             for at in 0..count {
                 self.announce_forwarding(key, at, Action::Del);

@@ -273,8 +273,10 @@ impl State {
                 }
         };
         let all = self.neighbours.0.iter();
-        let gone = all.filter(|(key, neighbour)| is_gone(key, neighbour));
-        let gone: Vec<_> = gone.map(|(key, _)| key.clone()).collect();
+        let gone: Vec<_> = all
+            .filter(|(key, neighbour)| is_gone(key, neighbour))
+            .map(|(key, _)| key.clone())
+            .collect();
         for key in gone {
             if let Some(neighbour) = self.neighbours.0.remove(&key).filter(|_| !key.0) {
                 self.announce(&neighbour.row(&key, Action::Del), None);

@@ -235,8 +235,8 @@ impl State {
     }
 
     fn check_nexthop_suits(&self, it: &Nexthop, family: u8, scope: u8) -> Result<(), Refusal> {
-        let members = it.members().into_iter();
-        let members: Vec<_> = members.filter_map(|(id, _)| self.nexthop(id)).collect();
+        let members: Vec<_> =
+            it.members().into_iter().filter_map(|(id, _)| self.nexthop(id)).collect();
         let single = members.first().unwrap_or(&it);
         let is_bad = if family == INET {
             scope == SCOPE_HOST && (it.is_group() || single.leg.gateway.is_some())

@@ -289,8 +289,12 @@ impl State {
                 && asked.nexthop == 0;
             return Err(if is_default && states_none { ENOENT } else { ESRCH }.into());
         };
-        let siblings = self.routes.siblings(&key, &route).into_iter();
-        let siblings: Vec<_> = siblings.map(|sibling| sibling.origin.id).collect();
+        let siblings: Vec<_> = self
+            .routes
+            .siblings(&key, &route)
+            .into_iter()
+            .map(|sibling| sibling.origin.id)
+            .collect();
         if !wanted.is_multipath && leg.gateway.is_none() && siblings.len() > 1 {
             let row = self.route_row(&key, &route, Action::Del);
             self.announce(&row, Some(request));

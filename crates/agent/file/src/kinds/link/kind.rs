@@ -58,9 +58,10 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Option<LinkKind<IfName>>> {
     let known = name.map(|name| KINDS.iter().find(|(known, _)| *known == name));
     if let (Some(name), Some(None)) = (name, known) {
         let message = unknown("kind", name, "a link", &KINDS.map(|(name, _)| name));
-        let none = match message.ends_with('?') {
-            true => "",
-            false => "; leave `kind` out for a link that must exist",
+        let none = if message.ends_with('?') {
+            ""
+        } else {
+            "; leave `kind` out for a link that must exist"
         };
         return fields.fault("kind", message + none);
     }
@@ -251,10 +252,7 @@ fn write_vxlan(vxlan: &VxlanAttrs<IfName>, table: &mut Table<'static>) {
     table.set("id", vxlan.id);
     table.set_some("local", vxlan.local.map(text));
     if let Some(remote) = vxlan.remote {
-        let key = match remote.is_multicast() {
-            true => "group_address",
-            false => "remote",
-        };
+        let key = if remote.is_multicast() { "group_address" } else { "remote" };
         table.set(key, text(remote));
     }
     table.set_some("port", vxlan.port.map(u32::from));

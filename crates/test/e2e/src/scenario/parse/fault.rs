@@ -1,7 +1,7 @@
 //! The `fault` lines of `apply`, `drain` and `converge`.
 
 use super::super::{Error, FaultKind, FaultLine, errno};
-use super::line::Line;
+use super::Line;
 use super::{act, kind};
 use trueup_testkit::faults::At;
 

@@ -1,7 +1,7 @@
 //! The head of a scenario: its numbers, and its needs.
 
 use super::super::{Error, INVARIANTS, Need, Scenario, Version};
-use super::line::Line;
+use super::Line;
 
 /// Takes a line of the head; false if it is none.
 pub(super) fn header(line: Line<'_>, scenario: &mut Scenario) -> Result<bool, Error> {

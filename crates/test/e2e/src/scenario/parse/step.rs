@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::super::text;
 use super::super::{Error, Selection, StepKind, numbers};
+use super::Line;
 use super::fault::fault_line;
-use super::line::Line;
 use super::{act, expected, kind, not_a_kind, status};
 use trueup_testkit::faults::At;
 
@@ -30,8 +30,7 @@ pub(super) fn step(head: Line<'_>, block: &[Line<'_>]) -> Result<StepKind, Error
     match keyword {
         "setup" | "writer" | "send" => {
             let raw = keyword == "send";
-            let acts = said().map(|line| act(line, line.start(), raw));
-            let acts: Vec<_> = acts.collect::<Result<_, _>>()?;
+            let acts: Vec<_> = said().map(|line| act(line, line.start(), raw)).collect::<Result<_, _>>()?;
             if acts.is_empty() {
                 return Err(head.wrong(format!("{keyword} needs indented lines below it, such as `link set v0 up`")));
             }

@@ -4,7 +4,7 @@ use trueup_reconcile::Drained;
 
 use super::super::text::Expected;
 use super::super::{FaultLine, INVARIANTS};
-use super::difference::Stop;
+use super::check::Stop;
 use super::{Run, assert_no_op, converged};
 use trueup_testkit::faults::At;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::FaultKind;
 use super::Run;
-use super::difference::Stop;
+use super::check::Stop;
 use trueup_testkit::faults::Fault;
 
 impl Run<'_> {
