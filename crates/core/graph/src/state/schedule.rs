@@ -156,9 +156,9 @@ impl State {
         self.leave_workers(ticket, vertex);
         let semaphores = self.graph.holds.of(vertex);
         if granted {
-            self.semaphores.release(semaphores)
+            self.semaphores.release(semaphores);
         } else {
-            self.semaphores.cancel(semaphores, ticket)
+            self.semaphores.cancel(semaphores, ticket);
         }
         self.grant(semaphores.to_vec());
     }
