@@ -59,7 +59,10 @@ fn of_system(kind: io::ErrorKind, errno: Option<i32>) -> (ErrorClass, &'static s
 /// A path over a symbolic link of a folder, or into a bind mount, can lead to a file that another
 /// path leads to as well. That shows only once both folders are there.
 #[derive(Clone, Debug, Default)]
-pub struct Places(Arc<Mutex<BTreeMap<Identity, (PathBuf, Weak<Claim>)>>>);
+pub struct Places(Arc<Mutex<Claims>>);
+
+/// The path of each place that is claimed, and who has claimed it.
+type Claims = BTreeMap<Identity, (PathBuf, Weak<Claim>)>;
 
 /// A folder, by the numbers of its device and inode, and a name in it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
