@@ -13,6 +13,7 @@ pub mod declared;
 mod desired;
 #[doc(hidden)]
 pub mod desired_file;
+mod doctor;
 mod error;
 #[doc(hidden)]
 pub mod graph;
@@ -43,6 +44,7 @@ pub use agent::Agent;
 pub use apply::{Applied, RunReport};
 pub use declared::Declared;
 pub use desired_file::Writers;
+pub use doctor::Findings;
 pub use error::{Error, ErrorKind, Result};
 pub use options::Options;
 pub use plan::Plan;

@@ -1,246 +1,29 @@
 //! `trueup doctor`: what this kernel and this caller can do in a namespace, and the problems that
 //! would prevent a pass. It changes nothing.
 
-mod daemons;
-mod journals;
-mod ownership;
-mod text;
-
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Error, Result, bail};
-use rustix::fs::{StatVfsMountFlags, statvfs};
-use serde::Serialize;
-use trueup::Namespace;
-use trueup::net::Kinds;
-use trueup::netlink::{Socket, boot_id, markers};
-use trueup::observe::RECEIVE_BUFFER;
-use trueup_agent::declared::Declared;
-use trueup_agent::desired_file::{self, Writers};
-use trueup_agent::target::Target;
-use trueup_agent::{graph, state};
+use anyhow::{Result, bail};
 
-use self::daemons::{Found, daemons};
-use self::journals::{JournalState, journals, usable};
-use self::ownership::{Proof, ownership};
-use super::{agent, note_cautions};
+use super::agent;
 use crate::Common;
-use crate::output::{self, Format, LossyPath};
+use crate::output::{self, Format};
 
 /// A problem would prevent a pass.
 const NOT_READY: u8 = 2;
-
-const RELEASE: &str = "/proc/sys/kernel/osrelease";
-
-/// The directory of the sysctls.
-const SYSCTLS: &str = "/proc/sys/net";
 
 pub(crate) fn doctor(common: &Common, file: Option<&Path>) -> Result<ExitCode> {
     if common.format == Format::Ip {
         bail!("`doctor` prints no commands: --format is text or json here");
     }
-    // One that other users can write is a finding like any other.
-    let untrusted = file.and_then(|file| desired_file::untrusted(file, common.writers()));
-    let agent = agent(common)?;
-    let declared = file.map(|file| agent.read(file, Writers::Any));
-    let declared = declared.transpose()?;
-    declared.iter().for_each(note_cautions);
-    let found = Findings::gather(common, agent.target(), declared.as_ref(), untrusted)?;
+    let found = agent(common)?.doctor(file, common.writers())?;
     output::print(|out| match common.format {
         Format::Json => {
             serde_json::to_writer(&mut *out, &found)?;
             writeln!(out)
         }
-        _ => text::write(out, &found),
+        _ => write!(out, "{found}"),
     })?;
-    Ok(ExitCode::from(if found.ready { 0 } else { NOT_READY }))
-}
-
-/// The findings, as in the JSON.
-#[derive(Serialize)]
-struct Findings {
-    /// No problem is known.
-    ready: bool,
-    kernel: Option<String>,
-    boot_id: Option<String>,
-    /// The namespace's.
-    cookie: u64,
-    privileged: bool,
-    /// `/proc/sys/net` is there, and not read-only.
-    sysctls_writable: bool,
-    strict_checking: bool,
-    receive_buffer: Buffer,
-    ownership: Vec<Proof>,
-    state_directory: Option<LossyPath<PathBuf>>,
-    /// The journals of the namespace, and that of the file, or of the default `protocol`.
-    journals: Vec<JournalState>,
-    /// The other daemons that run in the namespace, or may do so.
-    daemons: Vec<Found>,
-    problems: Vec<Problem>,
-}
-
-/// Bytes, as the kernel accounts for them.
-#[derive(Serialize)]
-struct Buffer {
-    wanted: usize,
-    obtained: usize,
-}
-
-/// A problem that would prevent a pass, and its remedy.
-#[derive(Serialize)]
-struct Problem {
-    problem: String,
-    /// If one is known.
-    remedy: Option<String>,
-}
-
-impl Findings {
-    /// `untrusted` is why the file is refused, if it is.
-    fn gather(
-        common: &Common,
-        target: &Target,
-        declared: Option<&Declared>,
-        untrusted: Option<String>,
-    ) -> Result<Findings> {
-        let mut socket = Socket::open(&target.namespace)?;
-        let mut problems: Vec<_> = untrusted
-            .into_iter()
-            .map(|why| Problem { problem: format!("the file {why}"), remedy: None })
-            .collect();
-        let privileged = privileged(&mut socket, &mut problems)?;
-        let boot_id =
-            or_problem(boot_id().map_err(Into::into), &mut problems, "mount proc on /proc");
-        let sysctls_writable = sysctls(declared, &mut problems);
-        programs(declared, &mut problems);
-        let given = common.state.as_deref();
-        let options = declared.map(|declared| declared.options.network.clone());
-        let options = options.unwrap_or_default();
-        let agent = state::Agent::of(&options);
-        let found = state::StateFile::find(given, &target.key, &agent);
-        let is_unsafe = found.as_ref().is_err_and(state::is_unsafe);
-        let found = found.map_err(Error::from);
-        let found = found.and_then(|found| found.context(state::NO_STATE_DIRECTORY));
-        if given.is_none()
-            && let Some(ignored) = state::ignored_runtime_directory()
-        {
-            output::note(ignored);
-        }
-        let found = found.and_then(|found| usable(found.directory()).map(|()| found));
-        let remedy = match is_unsafe {
-            true => {
-                "let nobody but root, or the user that runs trueup, write the directory; or name another \
-                 one with --state DIR, and the same one each time"
-            }
-            false => {
-                "run trueup as the owner of that directory; or name one that you can write to with --state DIR, \
-                 and the same one each time"
-            }
-        };
-        let place = or_problem(found, &mut problems, remedy);
-        let journals = match &place {
-            Some(place) => journals(place, &mut problems)?,
-            None => Vec::new(),
-        };
-        let known = place.as_ref().zip(boot_id.as_deref());
-        // No problem: the domain of a file may change.
-        if let (Some((place, boot_id)), Some(_)) = (known, declared)
-            && let Some(replaced) = place.replaced_domain(options.domain(), boot_id)
-        {
-            crate::output::note(replaced);
-        }
-        let overlaps = known.map(|(place, boot_id)| place.overlaps(options.domain(), boot_id));
-        problems.extend(
-            overlaps
-                .into_iter()
-                .flatten()
-                .map(|overlap| Problem { problem: overlap.to_string(), remedy: None }),
-        );
-        Ok(Findings {
-            ready: problems.is_empty(),
-            // Without /proc, which is a problem by now.
-            kernel: read(RELEASE).ok(),
-            boot_id,
-            cookie: target.key.cookie,
-            privileged,
-            sysctls_writable,
-            strict_checking: socket.strict(),
-            receive_buffer: Buffer {
-                wanted: RECEIVE_BUFFER,
-                obtained: socket.set_receive_buffer(RECEIVE_BUFFER)?,
-            },
-            ownership: ownership(&markers(&mut socket, Kinds::ALL)?),
-            state_directory: place.map(|place| LossyPath(place.directory().to_owned())),
-            journals,
-            daemons: daemons(&target.namespace),
-            problems,
-        })
-    }
-}
-
-fn or_problem<T>(result: Result<T>, problems: &mut Vec<Problem>, remedy: &str) -> Option<T> {
-    result
-        .map_err(|error| {
-            problems.push(Problem {
-                problem: output::with_causes(error.as_ref()),
-                remedy: Some(remedy.to_owned()),
-            });
-        })
-        .ok()
-}
-
-#[expect(clippy::disallowed_methods, reason = "a file of the kernel's below /proc")]
-fn read(path: &str) -> Result<String> {
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
-    Ok(text.trim().to_owned())
-}
-
-/// Returns whether sysctls can be written by a caller with the privilege. If not, that is a problem
-/// for a file that declares some.
-fn sysctls(declared: Option<&Declared>, problems: &mut Vec<Problem>) -> bool {
-    let (problem, remedy) = match statvfs(SYSCTLS) {
-        Ok(mount) if !mount.f_flag.contains(StatVfsMountFlags::RDONLY) => return true,
-        Ok(_) => (
-            format!("{SYSCTLS} is mounted read-only, and the file has [sysctl]"),
-            "mount it for writing; ProtectKernelTunables=yes in a systemd unit makes it read-only, and \
-             so do container runtimes",
-        ),
-        Err(errno) => (
-            format!("cannot use {SYSCTLS}, and the file has [sysctl]: {errno}"),
-            "mount proc on /proc",
-        ),
-    };
-    let settings = declared.and_then(|declared| declared.file.sysctl.as_ref());
-    if settings.is_some_and(|settings| !settings.is_empty()) {
-        problems.push(Problem { problem, remedy: Some(remedy.to_owned()) });
-    }
-    false
-}
-
-/// Adds the programs of commands that would not run, as another user can change them.
-fn programs(declared: Option<&Declared>, problems: &mut Vec<Problem>) {
-    let execs = declared.and_then(|declared| declared.file.execs.as_ref());
-    problems.extend(execs.into_iter().flatten().filter_map(|exec| {
-        let failure = graph::exec(exec, &Namespace::current()).check_programs().err()?;
-        Some(Problem { problem: format!("exec.{}: {failure}", exec.name), remedy: None })
-    }));
-}
-
-fn privileged(socket: &mut Socket, problems: &mut Vec<Problem>) -> Result<bool> {
-    match socket.check_privilege() {
-        Err(error) if error.is_permission() => {
-            problems.push(Problem {
-                problem: "may not change this network namespace: CAP_NET_ADMIN is missing in the user namespace that owns it"
-                    .to_owned(),
-                remedy: Some(
-                    "run trueup as root there, or give it the capability, such as by \
-                     AmbientCapabilities=CAP_NET_ADMIN in a systemd unit"
-                        .to_owned(),
-                ),
-            });
-            Ok(false)
-        }
-        asked => Ok(asked.map(|()| true)?),
-    }
+    Ok(ExitCode::from(if found.is_ready() { 0 } else { NOT_READY }))
 }

@@ -2,21 +2,20 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::{Context as _, Result, bail};
 use rustix::fs::{Access, access};
 use serde::Serialize;
-use trueup::journal::{self, Journal};
+use trueup_journal::{self as journal, Journal};
 
 use super::Problem;
-use crate::output::LossyPath;
-use trueup_agent::state;
+use crate::error::{Context as _, Result, bail};
+use crate::state;
 
 /// A journal.
 #[derive(Serialize)]
 pub(super) struct JournalState {
-    pub(super) file: LossyPath<PathBuf>,
+    pub(super) file: String,
     pub(super) protocol: u8,
     /// The name of its domain, if it has one.
     pub(super) domain: Option<String>,
@@ -44,7 +43,7 @@ pub(super) fn usable(directory: &Path) -> Result<()> {
     };
     let reading = if nearest == absolute { Access::READ_OK } else { Access::empty() };
     if let Err(errno) = access(nearest, reading | Access::WRITE_OK | Access::EXEC_OK) {
-        return Err(errno).with_context(|| {
+        return Err(io::Error::from(errno)).with_context(|| {
             format!(
                 "cannot use the state directory {shown}: {} cannot be written",
                 nearest.display()
@@ -91,7 +90,7 @@ pub(super) fn journals(
             Ok(_) => {}
         }
         found.push(JournalState {
-            file: LossyPath(file),
+            file: file.display().to_string(),
             protocol: place.agent.marker,
             domain: place.agent.domain,
             present,

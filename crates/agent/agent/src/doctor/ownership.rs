@@ -1,8 +1,8 @@
 //! What proves that an object is ours, for each kind.
 
 use serde::Serialize;
-use trueup::net::Kind;
-use trueup::netlink::{Marker, Markers};
+use trueup_net::Kind;
+use trueup_netlink::{Marker, Markers};
 
 /// The default proof that objects of a kind are ours.
 #[derive(Serialize)]

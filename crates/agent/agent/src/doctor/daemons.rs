@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
 use serde::Serialize;
-use trueup::Namespace;
+use trueup_rtnl::Namespace;
 
 /// A daemon that runs.
 #[derive(Debug, Serialize)]
