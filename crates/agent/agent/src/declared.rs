@@ -19,7 +19,6 @@ use crate::desired_file::{self, Writers, is_stdin};
 use crate::options::{Options, options};
 use crate::section::Sections;
 use crate::source::AnyDesired;
-use crate::state;
 use crate::target::Target;
 use crate::world::{self, Collection, Retained, Surroundings, read_grants};
 
@@ -36,7 +35,9 @@ pub struct Collected {
 pub struct Declared {
     /// Its name in errors.
     pub name: String,
+    /// What it declares.
     pub file: File,
+    /// The options of its passes.
     pub options: Options,
     /// What the sections of users' crates desire.
     pub(crate) own: BTreeMap<&'static str, AnyDesired>,
@@ -107,8 +108,7 @@ impl Declared {
         let (Some(named), Some(collects)) = (&self.file.settings.world, &self.file.collects) else {
             return Ok(Collected { desired, accepted: None, notes: Vec::new() });
         };
-        let state = target.state(&self.options)?;
-        let state = state.context(state::NO_STATE_DIRECTORY)?;
+        let state = target.require_state(&self.options)?;
         let (collected, granted) = world::open(named, state.directory(), world::Use::Read)
             .and_then(|world| {
                 let granted = read_grants(&world, named, &state, record)?;
@@ -168,8 +168,7 @@ impl Declared {
         let (Some(named), Some(_)) = (&self.file.settings.world, exports) else {
             return Ok(Default::default());
         };
-        let state = target.state(&self.options)?;
-        let state = state.context(state::NO_STATE_DIRECTORY)?;
+        let state = target.require_state(&self.options)?;
         let world = world::open(named, state.directory(), world::Use::Read)?;
         let granted = read_grants(&world, named, &state, |_| Ok(()))?;
         let mut resources = world.collect(&[Filter::kind(Kind::Route.name())])?.resources;

@@ -18,7 +18,12 @@ pub enum Writers {
 }
 
 /// Reads a file, which errors call `name`; `-` is the standard input.
-pub fn read(name: &str, path: &Path, writers: Writers, own: &[&'static str]) -> Result<file::File> {
+pub(crate) fn read(
+    name: &str,
+    path: &Path,
+    writers: Writers,
+    own: &[&'static str],
+) -> Result<file::File> {
     let tables = TableNames::system()?;
     if is_stdin(path) {
         return Ok(file::File::read_from_with(name, io::stdin(), &tables, own)?);
@@ -31,7 +36,7 @@ pub fn read(name: &str, path: &Path, writers: Writers, own: &[&'static str]) -> 
 }
 
 /// Returns why a file is refused whose content another user could decide.
-pub fn untrusted(path: &Path, writers: Writers) -> Option<String> {
+pub(crate) fn untrusted(path: &Path, writers: Writers) -> Option<String> {
     if is_stdin(path) {
         return None;
     }
@@ -39,6 +44,7 @@ pub fn untrusted(path: &Path, writers: Writers) -> Option<String> {
     error.as_ref().map(refusal)
 }
 
+/// Returns true if a path means the standard input.
 pub fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }

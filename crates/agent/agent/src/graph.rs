@@ -24,12 +24,12 @@ use crate::state::LedgerOf;
 use crate::world::{COLLECTOR, EXPORTER};
 use derived::{Derived, derived};
 pub(crate) use once::{OnceMaker, Passed, pass_verdict, run_once};
-pub use reported::{OnResult, Reported};
+pub(crate) use reported::{OnResult, Reported};
 pub(crate) use running::Sources;
-pub use running::{Around, RunningGraph};
-pub use vertex_state::{
-    VertexRecord, VertexState, change_line, graph_verdict, is_in_place, is_of_file_or_command,
-    is_reported_alone, named, unsettled_lines, vertex_line,
+pub(crate) use running::{Around, RunningGraph};
+pub use vertex_state::{VertexRecord, VertexState, unsettled_lines, vertex_line};
+pub(crate) use vertex_state::{
+    change_line, graph_verdict, is_in_place, is_of_file_or_command, is_reported_alone, named,
 };
 
 /// The time between two tries of what failed.
@@ -46,7 +46,7 @@ const WORLD_RETRY: Duration = Duration::from_secs(1);
 const SOON: Duration = Duration::from_millis(100);
 
 /// A vertex with its declaration.
-pub type Declared = (VertexSpec, Box<dyn Vertex>);
+pub(crate) type Declared = (VertexSpec, Box<dyn Vertex>);
 
 /// The semaphore of the parts that write links, which work with one ledger. No command has one of
 /// this name.
@@ -57,23 +57,23 @@ const LINKS: &str = "the links";
 const FILE_RATE: (Duration, u32) = (Duration::from_millis(500), 20);
 
 /// How the name of a file's vertex begins.
-pub const FILE: &str = "file:";
+pub(crate) const FILE: &str = "file:";
 
 /// The section of settings.
 const SYSCTL: &str = "sysctl";
 
 /// The vertices of the parts of a namespace, in the order in which they run.
-pub type Parts = Vec<(Part, Box<dyn Vertex>)>;
+pub(crate) type Parts = Vec<(Part, Box<dyn Vertex>)>;
 
 /// The vertices of a file with `[world]`.
-pub struct WorldVertices {
+pub(crate) struct WorldVertices {
     /// It comes before the network, whose routes it collects.
     pub collector: Box<dyn Vertex>,
     pub exporter: Box<dyn Vertex>,
 }
 
 /// How files and commands run.
-pub struct Runs {
+pub(crate) struct Runs {
     /// The time between two checks of a command, or two looks at a file; `None` if there is one run.
     pub interval: Option<Duration>,
     /// The network namespace of the desired state.
@@ -83,14 +83,14 @@ pub struct Runs {
 }
 
 /// Makes vertices of the same loops again.
-pub type MakeWorld = Box<dyn Fn() -> WorldVertices + Send + Sync>;
+pub(crate) type MakeWorld = Box<dyn Fn() -> WorldVertices + Send + Sync>;
 
 /// Makes the vertices of a file: those of the namespace, as they are given, and those of its files
 /// and commands. The parts come in their order, after the collector, and one that fails holds back
 /// no other. What runs after a section of the network runs after all of it, and what runs after the
 /// settings after all of those. What is refreshed by a section is so by its own changes: its edge
 /// passes on their kind alone.
-pub fn vertices(
+pub(crate) fn vertices(
     declared: &file::File,
     parts: Parts,
     world: Option<WorldVertices>,
@@ -167,14 +167,14 @@ fn world_vertices(world: WorldVertices) -> [Declared; 2] {
 /// # Errors
 ///
 /// When the ledger cannot be read.
-pub fn is_needed(declared: &file::File, ledger: &dyn Ledger) -> crate::error::Result<bool> {
+pub(crate) fn is_needed(declared: &file::File, ledger: &dyn Ledger) -> crate::error::Result<bool> {
     let is_declared = !files(declared).is_empty() || !execs(declared).is_empty();
     Ok(is_declared || !ledger.owned()?.is_empty())
 }
 
 /// Says what files and commands would do now, after what the parts of the namespace would: with
 /// changes of these kinds.
-pub fn check(
+pub(crate) fn check(
     declared: &file::File,
     parts: Vec<(Part, Result<Verdict, Failure>)>,
     kinds: &BTreeSet<&'static str>,
@@ -239,7 +239,7 @@ fn restored(name: &str, record: &[u8]) -> Result<Declared, Failure> {
 }
 
 /// Returns the command of a declaration, for a network namespace.
-pub fn exec(declared: &file::Exec, namespace: &Namespace) -> Exec {
+pub(crate) fn exec(declared: &file::Exec, namespace: &Namespace) -> Exec {
     // The file crate lets no command be empty.
     let (program, arguments) = split(&declared.command);
     let mut vertex = Exec::new(program, arguments)

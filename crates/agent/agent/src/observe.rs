@@ -21,6 +21,7 @@ use self::authored::Names;
 
 /// The state of a namespace as a file.
 pub struct Authored {
+    /// What it declares.
     pub desired: Desired,
     /// What the file cannot express, and why.
     pub left_out: Vec<String>,
@@ -103,7 +104,7 @@ impl Authored {
 
 /// Returns routes of a namespace as a file declares them: those that are wanted. The second value
 /// names those that no file can express.
-pub fn authored_routes(
+pub(crate) fn authored_routes(
     observed: &Observed,
     wanted: impl Fn(&Route) -> bool,
 ) -> (Vec<Route<IfName>>, Vec<String>) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::error::{Context as _, Result};
+use crate::error::Result;
 use trueup_graph::{Failure, RunContext, Snapshot, Verdict};
 use trueup_net::Kind;
 use trueup_reconcile::{Claim, ErrorClass, Ledger, MemoryLedger, Outcome};
@@ -232,8 +232,7 @@ fn world_vertices(declared: &Declared, target: &Target) -> Result<Option<WorldVe
     let Some(named) = &declared.file.settings.world else {
         return Ok(None);
     };
-    let state = target.state(&declared.options)?;
-    let state = state.context(NO_STATE_DIRECTORY)?;
+    let state = target.require_state(&declared.options)?;
     let exports = declared.exports();
     let exported = world::open(named, state.directory(), world::Use::Read)
         .and_then(|world| Ok(world::is_exported(&world, &exports)?));

@@ -265,7 +265,7 @@ pub fn verdict(report: &dyn PassReport) -> Option<String> {
 }
 
 /// Returns why the state is not converged, by the numbers of objects and by what went wrong.
-pub fn verdict_of(counts: StatusCounts, errors: impl IntoIterator<Item = String>) -> String {
+pub(crate) fn verdict_of(counts: StatusCounts, errors: impl IntoIterator<Item = String>) -> String {
     let mut parts = counts.words();
     parts.extend(errors);
     if parts.is_empty() {
@@ -275,7 +275,7 @@ pub fn verdict_of(counts: StatusCounts, errors: impl IntoIterator<Item = String>
 }
 
 /// Returns true if a pass has changed an object, or its owner.
-pub fn changes_anything(report: &dyn PassReport) -> bool {
+pub(crate) fn changes_anything(report: &dyn PassReport) -> bool {
     let mut changes = false;
     report.outcomes(&mut |op| changes |= op.outcome == Outcome::Applied);
     report.ownership(&mut |change| changes |= change.line.is_some());

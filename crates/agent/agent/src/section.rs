@@ -64,7 +64,7 @@ pub trait Section: Send + Sync + 'static {
 }
 
 /// The report of a pass over a part, or why it could not run.
-pub type SectionResult = Result<Box<dyn PassReport>>;
+pub(crate) type SectionResult = Result<Box<dyn PassReport>>;
 
 /// The report of a pass over a part of the namespace: of the network, of sysctls, or of both.
 pub(crate) type NamespaceReport = OrderedReport<rtnl::Report, sysctl::Report, NamespaceError>;

@@ -25,10 +25,9 @@ use trueup_rtnl::{Options, ledger_scope_of};
 use crate::section::SectionId;
 
 use self::directory::is_usable;
-pub use self::directory::{
-    NoStateDirectory, directories, existing, ignored_runtime_directory, is_unsafe, make,
-};
-pub use self::shared_ledger::SharedLedger;
+pub(crate) use self::directory::{NoStateDirectory, ignored_runtime_directory, is_unsafe, make};
+pub use self::directory::{directories, existing};
+pub(crate) use self::shared_ledger::SharedLedger;
 
 /// A source that has a ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -96,7 +95,7 @@ const FIRST_NAMESPACE: u64 = 1;
 pub struct StateFile {
     directory: PathBuf,
     namespace: NamespaceKey,
-    pub agent: Agent,
+    pub(crate) agent: Agent,
 }
 
 /// A locked journal. The lock ends when this and all of its ledgers are dropped.
@@ -348,7 +347,7 @@ impl State {
 }
 
 /// Returns an error of a journal with its remedy.
-pub fn describe_error(error: journal::Error, file: &Path) -> Error {
+pub(crate) fn describe_error(error: journal::Error, file: &Path) -> Error {
     let shown = file.display();
     if error.is_held() {
         let holder = match error.holder() {
@@ -375,7 +374,7 @@ pub fn describe_error(error: journal::Error, file: &Path) -> Error {
 }
 
 /// Returns the remedy for an error of a journal, if one is known.
-pub fn remedy(error: &journal::Error) -> Option<&'static str> {
+pub(crate) fn remedy(error: &journal::Error) -> Option<&'static str> {
     let cause = || {
         let cause = std::error::Error::source(error)?;
         cause.downcast_ref::<io::Error>()
@@ -392,8 +391,8 @@ pub fn remedy(error: &journal::Error) -> Option<&'static str> {
 }
 
 /// The remedy for a journal that cannot be opened.
-pub const FIX_PERMISSIONS: &str =
+pub(crate) const FIX_PERMISSIONS: &str =
     "let the user that runs trueup read and write it, or run trueup as its owner";
 
 /// The message where no default directory can be written.
-pub const NO_STATE_DIRECTORY: NoStateDirectory = NoStateDirectory;
+pub(crate) const NO_STATE_DIRECTORY: NoStateDirectory = NoStateDirectory;

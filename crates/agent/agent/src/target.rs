@@ -12,10 +12,11 @@ use crate::state::{self, NamespaceKey, State, StateFile};
 
 /// A namespace, held open so that all is done in the same one, and the directory of the journals.
 pub struct Target {
+    /// The namespace.
     pub namespace: Namespace,
-    pub key: NamespaceKey,
+    pub(crate) key: NamespaceKey,
     /// `None`: one of the usual ones.
-    pub state_directory: Option<PathBuf>,
+    pub(crate) state_directory: Option<PathBuf>,
 }
 
 impl Target {
@@ -58,6 +59,15 @@ impl Target {
         StateFile::find(self.state_directory.as_deref(), &self.key, &agent)
     }
 
+    /// Returns the journal of the namespace and agent.
+    ///
+    /// # Errors
+    ///
+    /// When there is no directory for it, or that is not known.
+    pub fn require_state(&self, options: &Options) -> Result<StateFile> {
+        self.state(options)?.context(state::NO_STATE_DIRECTORY)
+    }
+
     /// Locks the journal, to write it. Returns also whether it had another domain, and which other
     /// files speak for the same, in words.
     ///
@@ -65,8 +75,7 @@ impl Target {
     ///
     /// When it cannot be opened and locked.
     pub fn claim(&self, options: &Options, sections: &Sections) -> Result<(State, Vec<String>)> {
-        let found = self.state(options)?;
-        let state = found.context(state::NO_STATE_DIRECTORY)?.claim(sections.ids())?;
+        let state = self.require_state(options)?.claim(sections.ids())?;
         let notes = state.announce_domain(options.network.domain())?;
         Ok((state, notes))
     }

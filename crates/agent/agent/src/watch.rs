@@ -4,7 +4,7 @@
 
 mod collecting;
 mod contested;
-pub mod event;
+pub(crate) mod event;
 mod exporting;
 mod exposition;
 mod file_watch;
@@ -48,8 +48,9 @@ use crate::target::Target;
 use crate::words::with_causes;
 use crate::world::{self, OnReplaced, Retained, Surroundings};
 
-pub use self::reporter::Observer;
-pub use self::serve::{Address, Server};
+pub(crate) use self::reporter::Observer;
+pub use self::serve::Address;
+pub(crate) use self::serve::Server;
 pub use self::world_status::WorldStatus;
 
 /// The default grace: the time for which an undeclared object with our marker is left alone,

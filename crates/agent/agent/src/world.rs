@@ -15,21 +15,24 @@ use trueup_file::{self as file, Partition};
 use trueup_path::{open_any, read};
 use trueup_world::{Error, Export, PartitionPolicy, World};
 
-pub use collect::{Collection, Retained};
-pub use grants::{follow_grants, grants_key, read_grants, recorder};
-pub use probation::Probation;
+pub use collect::Collection;
+pub(crate) use collect::Retained;
+pub(crate) use grants::{follow_grants, recorder};
+pub use grants::{grants_key, read_grants};
+pub(crate) use probation::Probation;
 #[cfg(feature = "etcd")]
 pub use store::etcd_config;
-pub use store::{OnReplaced, Use, open, open_to_stay};
-pub use surroundings::Surroundings;
+pub(crate) use store::{OnReplaced, open_to_stay};
+pub use store::{Use, open};
+pub(crate) use surroundings::Surroundings;
 
 /// The name of the vertex of what is collected.
-pub const COLLECTOR: &str = "collector";
+pub(crate) const COLLECTOR: &str = "collector";
 /// The name of the vertex of the exports.
-pub const EXPORTER: &str = "exporter";
+pub(crate) const EXPORTER: &str = "exporter";
 
 /// Returns the exports of a file.
-pub fn exports(declared: &[file::Export]) -> Vec<Export> {
+pub(crate) fn exports(declared: &[file::Export]) -> Vec<Export> {
     let export = |declared: &file::Export| {
         let export = Export::new(declared.kind().name(), declared.name.clone(), declared.data());
         Export { to: declared.to.clone(), ..export }
@@ -38,7 +41,7 @@ pub fn exports(declared: &[file::Export]) -> Vec<Export> {
 }
 
 /// Returns true if the store has these exports, and no other that goes with a lease of this host.
-pub fn is_exported(world: &World, exports: &[Export]) -> Result<bool, Error> {
+pub(crate) fn is_exported(world: &World, exports: &[Export]) -> Result<bool, Error> {
     let mut own = world.exports()?;
     let are_there = exports.iter().all(|it| {
         let found = own.remove(&it.key(world.host()));
@@ -47,7 +50,7 @@ pub fn is_exported(world: &World, exports: &[Export]) -> Result<bool, Error> {
     Ok(are_there && own.values().all(|it| it.lease.is_none()))
 }
 
-pub fn partition(declared: Partition) -> PartitionPolicy {
+pub(crate) fn partition(declared: Partition) -> PartitionPolicy {
     match declared {
         Partition::Keep => PartitionPolicy::Keep,
         Partition::For(time) => PartitionPolicy::KeepFor(time),

@@ -23,8 +23,8 @@ pub(crate) use world::{WorldTask, world};
 
 use anyhow::Result;
 use trueup_agent::Agent;
-use trueup_agent::declared::Declared;
-use trueup_agent::target::Target;
+use trueup_agent::Declared;
+use trueup_agent::Target;
 
 use crate::{Common, output};
 

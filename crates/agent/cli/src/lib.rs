@@ -18,7 +18,7 @@ use anyhow::anyhow;
 use clap::{Args, Parser, Subcommand};
 use signal_hook::consts::SIGXFSZ;
 use trueup::Namespace;
-use trueup_agent::desired_file::Writers;
+use trueup_agent::Writers;
 
 use crate::output::Format;
 

@@ -18,7 +18,7 @@ use trueup_file as file;
 pub(crate) use collected::Collected;
 pub(crate) use plan::plan;
 pub(crate) use report::{report, write_news, write_verdict};
-pub(crate) use trueup_agent::words::{count, with_causes};
+pub(crate) use trueup_agent::text::{count, with_causes};
 pub(crate) use why::{WhyContext, why};
 
 /// The form of the output.

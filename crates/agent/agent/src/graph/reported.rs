@@ -7,17 +7,17 @@ use trueup_graph::{Failure, Records, RunContext, Turn, Verdict, Vertex, Watch};
 use trueup_reconcile::{Drained, Hints};
 
 /// What is called with the name of a vertex and the result of a run that may change something.
-pub type OnResult = Arc<dyn Fn(&str, &Result<Verdict, Failure>) + Send + Sync>;
+pub(crate) type OnResult = Arc<dyn Fn(&str, &Result<Verdict, Failure>) + Send + Sync>;
 
 /// Reports each run of a vertex that may change something, and each failure.
-pub struct Reported {
+pub(crate) struct Reported {
     name: String,
     vertex: Box<dyn Vertex>,
     report: OnResult,
 }
 
 impl Reported {
-    pub fn new(name: &str, vertex: Box<dyn Vertex>, report: OnResult) -> Reported {
+    pub(crate) fn new(name: &str, vertex: Box<dyn Vertex>, report: OnResult) -> Reported {
         Reported { name: name.to_owned(), vertex, report }
     }
 

@@ -30,7 +30,7 @@ const PAUSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running graph. Clones share it.
 #[derive(Clone)]
-pub struct RunningGraph(Arc<Inner>);
+pub(crate) struct RunningGraph(Arc<Inner>);
 
 struct Inner {
     driver: Driver,
@@ -39,7 +39,7 @@ struct Inner {
 }
 
 /// What stays the same while the file changes.
-pub struct Around {
+pub(crate) struct Around {
     pub run: Runs,
     /// `None` without `[world]`.
     pub make_world: Option<MakeWorld>,
@@ -47,7 +47,7 @@ pub struct Around {
 }
 
 /// Loops that are paused until this is dropped.
-pub struct Paused(Vec<Arc<dyn AnyHandle>>);
+pub(crate) struct Paused(Vec<Arc<dyn AnyHandle>>);
 
 impl Drop for Paused {
     fn drop(&mut self) {
@@ -106,7 +106,7 @@ impl RunningGraph {
     /// # Errors
     ///
     /// When a pass over settings goes on for too long.
-    pub fn pause_settings(&self) -> Result<Paused> {
+    pub(crate) fn pause_settings(&self) -> Result<Paused> {
         let mut paused = Paused(Vec::new());
         for (part, source) in self.sources() {
             if part.is_of_settings() {
@@ -183,7 +183,7 @@ impl RunningGraph {
     /// # Errors
     ///
     /// When there is no such vertex.
-    pub fn look_at(&self, vertex: &str) -> Result<()> {
+    pub(crate) fn look_at(&self, vertex: &str) -> Result<()> {
         Ok(self.0.driver.event(vertex)?)
     }
 
@@ -192,7 +192,7 @@ impl RunningGraph {
     /// # Errors
     ///
     /// When the graph has ended.
-    pub fn look_at_files_and_commands(&self) -> Result<()> {
+    pub(crate) fn look_at_files_and_commands(&self) -> Result<()> {
         let snapshot = self.snapshot();
         // A reversal goes on by itself.
         let vertices = snapshot.vertices.iter().filter(|it| !it.reversal);
@@ -204,12 +204,12 @@ impl RunningGraph {
     }
 
     /// Returns how each vertex stands.
-    pub fn snapshot(&self) -> Snapshot {
+    pub(crate) fn snapshot(&self) -> Snapshot {
         self.0.driver.snapshot()
     }
 
     /// Returns the vertices that report alone and are still to run, but for those that have failed.
-    pub fn untried(&self) -> BTreeSet<String> {
+    pub(crate) fn untried(&self) -> BTreeSet<String> {
         let is_untried = |it: &Explanation| {
             let is_due = it.last.is_none() || it.cause.is_some() || it.running;
             is_due && !it.reversal && !matches!(it.last, Some(Err(_)))
@@ -221,7 +221,7 @@ impl RunningGraph {
 
     /// Returns once the loop of the network has ended, with its result, or with the error that has
     /// ended another one before. The thread that sees that a loop has ended stops all.
-    pub fn wait_ended(&self) -> Result<(), trueup_loop::Error> {
+    pub(crate) fn wait_ended(&self) -> Result<(), trueup_loop::Error> {
         let ended = |part: Part, within| {
             let sources = self.sources();
             let source = sources.iter().find(|(it, _)| *it == part)?;
@@ -249,7 +249,7 @@ impl RunningGraph {
     /// # Errors
     ///
     /// When one of them still runs after that time.
-    pub fn stop(&self, within: Duration) -> Result<()> {
+    pub(crate) fn stop(&self, within: Duration) -> Result<()> {
         match self.0.driver.stop(within) {
             Err(error) => bail!("{error}; it is left behind, and runs again at the next start"),
             Ok(()) => Ok(()),

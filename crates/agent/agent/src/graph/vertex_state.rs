@@ -25,6 +25,7 @@ pub enum VertexState {
 }
 
 impl VertexState {
+    /// Returns the state of a vertex.
     pub fn of(vertex: &Explanation) -> VertexState {
         match (vertex.running, vertex.last) {
             (true, _) => VertexState::Running,
@@ -36,6 +37,7 @@ impl VertexState {
         }
     }
 
+    /// Returns its name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             VertexState::InPlace => "in_place",
@@ -58,6 +60,7 @@ pub struct VertexRecord {
 }
 
 impl VertexRecord {
+    /// Makes the record of a vertex.
     pub fn of(vertex: &Explanation) -> VertexRecord {
         VertexRecord {
             vertex: vertex.name.clone(),
@@ -106,12 +109,12 @@ pub fn unsettled_lines(snapshot: &Snapshot) -> Vec<String> {
 }
 
 /// Returns true if the vertices without a report are in place.
-pub fn is_in_place(snapshot: &Snapshot) -> bool {
+pub(crate) fn is_in_place(snapshot: &Snapshot) -> bool {
     unsettled_lines(snapshot).is_empty()
 }
 
 /// Returns why the graph is not converged, beside the network; `None` if it is.
-pub fn graph_verdict(snapshot: &Snapshot) -> Option<String> {
+pub(crate) fn graph_verdict(snapshot: &Snapshot) -> Option<String> {
     let of = |state| {
         let vertices = beside(snapshot).filter(move |it| VertexState::of(it) == state);
         vertices.map(|it| it.name.as_str())
@@ -126,7 +129,7 @@ pub fn graph_verdict(snapshot: &Snapshot) -> Option<String> {
 const MAX_NAMED: usize = 3;
 
 /// Returns which vertices are in a state, given their names; `None` if there are none.
-pub fn named<'a>(mut names: impl Iterator<Item = &'a str>, state: &str) -> Option<String> {
+pub(crate) fn named<'a>(mut names: impl Iterator<Item = &'a str>, state: &str) -> Option<String> {
     let first: Vec<&str> = names.by_ref().take(MAX_NAMED).collect();
     let more = match names.count() {
         0 => String::new(),
@@ -144,17 +147,17 @@ fn beside(snapshot: &Snapshot) -> impl Iterator<Item = &Explanation> {
 /// Returns true for files, commands and the exporter, whose runs are reported each: the network and
 /// its sections, which have no dot in their names, have one report, and the collector's is that of
 /// the world.
-pub fn is_reported_alone(vertex: &str) -> bool {
+pub(crate) fn is_reported_alone(vertex: &str) -> bool {
     is_of_file_or_command(vertex) || vertex == EXPORTER
 }
 
 /// True for the vertex of a `[[file]]` or an `[[exec]]`.
-pub fn is_of_file_or_command(vertex: &str) -> bool {
+pub(crate) fn is_of_file_or_command(vertex: &str) -> bool {
     vertex.starts_with(FILE) || vertex.contains('.')
 }
 
 /// Returns the line of a vertex that has changed something: what it is about.
-pub fn change_line(declared: &File, name: &str) -> String {
+pub(crate) fn change_line(declared: &File, name: &str) -> String {
     let mut files = declared.files.iter().flatten();
     if files.any(|it| file_name(it) == name) {
         return format!("~ {name}");

@@ -27,7 +27,7 @@ pub fn directories(given: Option<&Path>) -> Vec<PathBuf> {
 }
 
 /// Returns the reason why the runtime directory of the environment does not count, if it does not.
-pub fn ignored_runtime_directory() -> Option<String> {
+pub(crate) fn ignored_runtime_directory() -> Option<String> {
     runtime_directory().err()
 }
 
@@ -83,7 +83,7 @@ pub fn existing(directory: &Path) -> Result<Option<Folder>> {
 /// # Errors
 ///
 /// As [`existing`], and when it cannot be created.
-pub fn make(directory: &Path) -> Result<Folder> {
+pub(crate) fn make(directory: &Path) -> Result<Folder> {
     TrustedUsers::current()
         .and_then(|users| users.make_folder(directory, 0o711)?.ours())
         .with_context(|| cannot_use(directory))
@@ -94,7 +94,7 @@ fn cannot_use(directory: &Path) -> String {
 }
 
 /// Returns true if an error is that another user could change the state.
-pub fn is_unsafe(error: &crate::error::Error) -> bool {
+pub(crate) fn is_unsafe(error: &crate::error::Error) -> bool {
     error.find().is_some_and(path::Error::is_refused)
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn is_usable(directory: &Path) -> bool {
 
 /// The message where no default directory can be written.
 #[derive(Clone, Copy, Debug)]
-pub struct NoStateDirectory;
+pub(crate) struct NoStateDirectory;
 
 impl fmt::Display for NoStateDirectory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

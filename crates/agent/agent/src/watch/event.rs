@@ -18,7 +18,12 @@ pub enum Event<'a> {
     /// A pass has something new.
     News(News<'a>),
     /// A pass could not run. It is no news if that is known already.
-    PassFailed { message: String, is_news: bool },
+    PassFailed {
+        /// Why.
+        message: String,
+        /// It was not known before.
+        is_news: bool,
+    },
     /// It is known why the state is not converged, or that it is.
     Verdict {
         /// `None`: it is converged.
@@ -32,8 +37,11 @@ pub enum Event<'a> {
     Contention(usize),
     /// A file, a command or the exports have been looked at.
     Vertex {
+        /// Its name in the graph.
         name: String,
+        /// Its state.
         state: &'static str,
+        /// Why it has failed, or a warning.
         message: Option<String>,
         /// What it is, as a line.
         line: String,
@@ -50,6 +58,7 @@ pub enum Event<'a> {
         failure: Option<String>,
         /// The same with its causes.
         with_causes: Option<String>,
+        /// The author of the file should see it now.
         is_news: bool,
     },
     /// The metrics are served, or why they are not.
@@ -85,7 +94,9 @@ impl Serialize for Event<'_> {
 
 /// The report of a pass that has something new.
 pub struct News<'a> {
+    /// The report.
     pub report: &'a dyn PassReport,
+    /// The changes of statuses.
     pub changes: StatusChanges,
     /// The number of all statuses, new or not.
     pub counts: StatusCounts,

@@ -23,7 +23,7 @@ use crate::section::Part;
 use crate::status::StatusCounts;
 
 /// Is called with each event, one at a time.
-pub type Observer = Box<dyn FnMut(&Event<'_>) + Send>;
+pub(crate) type Observer = Box<dyn FnMut(&Event<'_>) + Send>;
 
 /// What is known of how all stands, and who is told of changes. Clones share it.
 #[derive(Clone)]

@@ -64,7 +64,7 @@ impl fmt::Display for Address {
 }
 
 /// The server. When dropped, it removes its socket file.
-pub struct Server(Arc<Mutex<State>>);
+pub(crate) struct Server(Arc<Mutex<State>>);
 
 enum State {
     /// It cannot listen yet.
@@ -83,7 +83,7 @@ impl Server {
     /// # Errors
     ///
     /// When no thread can be started.
-    pub fn start(
+    pub(crate) fn start(
         address: Address,
         page: impl Fn() -> Option<String> + Send + Sync + 'static,
         report: impl Fn(Option<&str>) + Send + 'static,

@@ -12,7 +12,9 @@ use crate::words::{count, seconds};
 /// How the collection and the exports stand.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WorldStatus {
+    /// How the collection stands.
     pub collection: Collection,
+    /// How the exports stand.
     pub exports: Exports,
 }
 

@@ -48,7 +48,7 @@ pub fn read_grants(
 /// # Errors
 ///
 /// When it cannot be read which list was seen last, or the operating system refuses a thread.
-pub fn follow_grants(
+pub(crate) fn follow_grants(
     world: &World,
     named: &file::World,
     state: &State,
@@ -65,7 +65,7 @@ pub fn follow_grants(
 }
 
 /// Returns what records in the ledger that a list was seen.
-pub fn recorder(
+pub(crate) fn recorder(
     state: &State,
     named: &file::World,
 ) -> impl FnMut(&SeenGrants) -> Result<(), Error> + Send + 'static {

@@ -14,7 +14,7 @@ const WITHDRAWN: Duration = Duration::from_secs(60);
 /// Which routes are suspected when the store is lost: those that contain its address, and came
 /// right before.
 #[derive(Debug, Default)]
-pub struct Probation {
+pub(crate) struct Probation {
     /// The routes that contain an address of the store, with the times when they came.
     came: BTreeMap<RouteKey, Instant>,
     outage: Option<Outage>,
@@ -40,12 +40,12 @@ pub enum Sentence {
 
 impl Probation {
     /// Notes that a route has come, or has changed.
-    pub fn note(&mut self, key: RouteKey, now: Instant) {
+    pub(crate) fn note(&mut self, key: RouteKey, now: Instant) {
         self.came.insert(key, now);
     }
 
     /// Decides about the routes that came.
-    pub fn decide(&mut self, is_cut_off: bool, now: Instant) -> Option<Sentence> {
+    pub(crate) fn decide(&mut self, is_cut_off: bool, now: Instant) -> Option<Sentence> {
         self.came.retain(|_, at| now.saturating_duration_since(*at) < SUSPECTED);
         match &mut self.outage {
             None if is_cut_off => {
@@ -73,7 +73,7 @@ impl Probation {
     }
 
     /// True while suspected routes are withdrawn: it is to be decided soon.
-    pub fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         let outage = self.outage.as_ref();
         outage.is_some_and(|outage| outage.withdrawn.is_some())
     }

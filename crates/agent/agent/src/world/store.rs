@@ -43,14 +43,14 @@ pub fn open(declared: &file::World, directory: &Path, with: Use) -> Result<World
 }
 
 /// Called with the error when the store is another one than before.
-pub type OnReplaced = Box<dyn Fn(&Error) + Send + Sync>;
+pub(crate) type OnReplaced = Box<dyn Fn(&Error) + Send + Sync>;
 
 /// As [`open`], to write, for as long as this process runs.
 ///
 /// # Errors
 ///
 /// As [`open`].
-pub fn open_to_stay(
+pub(crate) fn open_to_stay(
     declared: &file::World,
     directory: &Path,
     on_replaced: OnReplaced,

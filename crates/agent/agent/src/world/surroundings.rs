@@ -32,7 +32,7 @@ const ELSEWHERE: [IpAddr; 2] = [
 
 /// What no collected route may lead away. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Surroundings(Arc<Inner>);
+pub(crate) struct Surroundings(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -61,7 +61,7 @@ struct Known {
 
 impl Surroundings {
     /// Makes those of a namespace, for the store of a file. `protocol` is what our routes bear.
-    pub fn new(namespace: &Namespace, named: &file::World, protocol: u8) -> Surroundings {
+    pub(crate) fn new(namespace: &Namespace, named: &file::World, protocol: u8) -> Surroundings {
         let here = Namespace::current().cookie();
         let is_here = match (here, namespace.cookie()) {
             (Ok(here), Ok(there)) => here == there,
@@ -89,7 +89,7 @@ impl Surroundings {
     }
 
     /// Resolves the names of the store, for a command that looks once.
-    pub fn resolved(self) -> Surroundings {
+    pub(crate) fn resolved(self) -> Surroundings {
         self.resolve();
         self
     }
@@ -100,7 +100,7 @@ impl Surroundings {
     /// # Errors
     ///
     /// When the operating system refuses a thread.
-    pub fn follow(&self, hints: Hints) -> Result<()> {
+    pub(crate) fn follow(&self, hints: Hints) -> Result<()> {
         if self.0.is_followed.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
@@ -130,7 +130,7 @@ impl Surroundings {
     }
 
     /// Has hints sent, also if nothing has changed.
-    pub fn set_waiting(&self, is_waiting: bool) {
+    pub(crate) fn set_waiting(&self, is_waiting: bool) {
         self.0.is_waiting.store(is_waiting, Ordering::SeqCst);
     }
 
@@ -140,7 +140,7 @@ impl Surroundings {
     /// # Errors
     ///
     /// When the kernel was not asked with success yet.
-    pub fn protected(&self, declared: &File) -> Result<Option<Protected>> {
+    pub(crate) fn protected(&self, declared: &File) -> Result<Option<Protected>> {
         let routes = declared.desired.routes.as_ref();
         let hops = routes.iter().flat_map(|routes| routes.nexthops());
         let hops = hops.flat_map(|hops| hops.as_slice());

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Error, Result, anyhow};
-use trueup_agent::apply::Applied;
-use trueup_agent::report::verdict;
+use trueup_agent::Applied;
+use trueup_agent::text::verdict;
 
 use super::{agent, note_cautions};
 use crate::{Common, output};

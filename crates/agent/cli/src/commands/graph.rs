@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use serde::Serialize;
 use trueup::graph::{EdgeKind, Snapshot};
-use trueup_agent::graph::{VertexRecord, VertexState, file_name, vertex_line};
+use trueup_agent::text::{VertexRecord, VertexState, file_name, vertex_line};
 
 use super::why::FILE;
 use super::{agent, plan};

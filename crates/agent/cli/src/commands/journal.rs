@@ -10,7 +10,7 @@ use serde::Serialize;
 use trueup::journal::{self, Counts, Loss, Repaired};
 
 use crate::output::{self, Format, LossyPath};
-use trueup_agent::state;
+use trueup_agent::journals::{EXTENSION, directories, existing};
 
 use crate::Common;
 
@@ -86,7 +86,7 @@ fn chosen(common: &Common, named: &[PathBuf]) -> Vec<Result<PathBuf>> {
     if !named.is_empty() {
         return named.iter().cloned().map(Ok).collect();
     }
-    let directories = state::directories(common.state.as_deref());
+    let directories = directories(common.state.as_deref());
     let mut chosen = Vec::new();
     let mut read = Vec::new();
     for directory in &directories {
@@ -126,7 +126,7 @@ fn is_unlisted(directory: &Path, error: &Error) -> bool {
 
 #[expect(clippy::disallowed_methods, reason = "names alone, of a state directory of ours")]
 fn journals(directory: &Path) -> Result<Vec<PathBuf>> {
-    state::existing(directory)?;
+    existing(directory)?;
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         entries => entries
@@ -134,7 +134,7 @@ fn journals(directory: &Path) -> Result<Vec<PathBuf>> {
             .with_context(|| format!("cannot read the state directory {}", directory.display()))?,
     };
     let mut files: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).collect();
-    files.retain(|path| path.extension().is_some_and(|found| found == state::EXTENSION));
+    files.retain(|path| path.extension().is_some_and(|found| found == EXTENSION));
     files.sort();
     Ok(files)
 }

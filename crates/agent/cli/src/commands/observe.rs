@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use trueup_agent::observe::Authored;
+use trueup_agent::Authored;
 use trueup_file as file;
 
 use super::target;

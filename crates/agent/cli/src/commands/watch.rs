@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use trueup::driver::{self, Budget};
-use trueup_agent::desired_file::is_stdin;
-use trueup_agent::watch::{self as agent, Address, Handle};
+use trueup_agent::is_stdin;
+use trueup_agent::{Address, Config, Handle};
 
 use self::printer::Printer;
 use self::screen::Screen;
@@ -87,14 +87,14 @@ fn seconds(text: &str, least: f64) -> Result<Duration, String> {
 }
 
 impl Watch {
-    fn config(&self, common: &Common) -> agent::Config {
+    fn config(&self, common: &Common) -> Config {
         let passes = driver::Config::default()
             .with_interval(self.interval)
             .with_interval_factor(self.interval_factor)
             .with_debounce(self.debounce)
             .with_jitter(self.jitter);
         let budget = self.ops_limit.map(|Limit { rate, burst }| Budget::new(rate, burst));
-        agent::Config::default()
+        Config::default()
             .with_passes(passes)
             .with_budget(budget)
             .with_writers(common.writers())

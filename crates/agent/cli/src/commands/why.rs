@@ -15,8 +15,8 @@ use trueup::rtnl::Query;
 use trueup::world::Accepted;
 use trueup_file::TableNames;
 
-use trueup_agent::declared::Declared;
-use trueup_agent::target::Target;
+use trueup_agent::Declared;
+use trueup_agent::Target;
 
 use super::agent;
 use crate::Common;

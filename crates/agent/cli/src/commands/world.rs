@@ -17,15 +17,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use serde::Serialize;
 use trueup::Namespace;
 use trueup::world::{Filter, Grants, Resource, ResourceKey, World};
 use trueup_file as file;
 
-use trueup_agent::declared::Declared;
-use trueup_agent::state::{self, StateFile};
-use trueup_agent::world::{Collection, Use, open, read_grants};
+use trueup_agent::Declared;
+use trueup_agent::exchange::{Collection, Use, open, read_grants};
+use trueup_agent::journals::StateFile;
 
 use super::{agent, target};
 use crate::Common;
@@ -223,8 +223,7 @@ impl Store {
     fn open(&self, common: &Common, with: Use) -> Result<Opened> {
         let (declared, named) = self.read(common)?;
         let target = target(common)?;
-        let state = target.state(&declared.options)?;
-        let state = state.context(state::NO_STATE_DIRECTORY)?;
+        let state = target.require_state(&declared.options)?;
         let world = open(&named, state.directory(), with)?;
         Ok(Opened { declared, named, state, world, namespace: target.namespace })
     }

@@ -7,10 +7,11 @@ use serde::ser::{Serialize, SerializeSeq as _, SerializeStruct as _, Serializer}
 use trueup::net;
 use trueup::net::render::{OpRecord as NetworkRecord, snapshot_hash};
 use trueup::net::{Action, Kind};
-use trueup_agent::graph::{VertexRecord, unsettled_lines};
-use trueup_agent::plan::Plan;
-use trueup_agent::report::{ConflictRecord, OpRecord, OpText, PassReport, unfinished};
-use trueup_agent::words::with_causes;
+use trueup_agent::Plan;
+use trueup_agent::text::unfinished;
+use trueup_agent::text::with_causes;
+use trueup_agent::text::{VertexRecord, unsettled_lines};
+use trueup_agent::{ConflictRecord, OpRecord, OpText, PassReport};
 
 use super::{Format, List, count, print, write_lines};
 

@@ -5,12 +5,11 @@ use std::io::{self, Write};
 use anyhow::Result;
 use serde::ser::{Serialize, SerializeStruct as _, Serializer};
 use trueup::reconcile::Outcome;
-use trueup_agent::apply::{Applied, RunReport};
-use trueup_agent::graph::{VertexRecord, unsettled_lines};
-use trueup_agent::report::{
-    Ops, Ownership, PassReport as _, changes, is_applied, unfinished, verdict,
-};
-use trueup_agent::watch::event::News;
+use trueup_agent::News;
+use trueup_agent::PassReport as _;
+use trueup_agent::text::{Ops, Ownership, changes, is_applied, unfinished, verdict};
+use trueup_agent::text::{VertexRecord, unsettled_lines};
+use trueup_agent::{Applied, RunReport};
 
 use super::{Format, Lines, List, print, write_lines};
 

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context as _, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
-use trueup_agent::report::changes;
-use trueup_agent::watch::Handle;
-use trueup_agent::watch::event::{Event, FileChange};
-use trueup_agent::words::seconds;
+use trueup_agent::Handle;
+use trueup_agent::text::changes;
+use trueup_agent::text::seconds;
+use trueup_agent::{Event, FileChange};
 
 use super::screen::Waker;
 use super::view::{Line, Section, View};

@@ -8,7 +8,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGWINCH};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
-use trueup_agent::watch::{Handle, STOP_TIMEOUT};
+use trueup_agent::{Handle, STOP_TIMEOUT};
 
 use super::screen::Waker;
 use crate::output;

@@ -12,7 +12,7 @@ use trueup::world::Deploy;
 
 use super::{Opened, Store, print};
 use crate::{Common, output};
-use trueup_agent::world::Use;
+use trueup_agent::exchange::Use;
 
 /// What to do.
 #[derive(clap::Subcommand)]

@@ -13,7 +13,7 @@ use trueup_file::{File, StoreAddress};
 use super::{Opened, Store, WRONG, print};
 use crate::commands::note_cautions;
 use crate::{Common, output};
-use trueup_agent::world::{Collection, Use, open, owner, read_grants};
+use trueup_agent::exchange::{Collection, Use, open, owner, read_grants};
 
 /// What was found about one thing.
 #[derive(Serialize)]

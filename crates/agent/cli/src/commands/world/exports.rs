@@ -10,7 +10,7 @@ use trueup::world::{Event, Export, Filter, Hosts, Resource, ResourceKey, Revisio
 
 use super::{Exports, Name, Opened, Store, print};
 use crate::{Common, output};
-use trueup_agent::world::Use;
+use trueup_agent::exchange::Use;
 
 /// The longest data that is read from the standard input; a store takes less in one transaction.
 const LONGEST: u64 = 4 << 20;

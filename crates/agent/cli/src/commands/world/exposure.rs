@@ -6,7 +6,7 @@ use trueup_file::StoreAddress;
 use super::Opened;
 use super::doctor::Finding;
 use crate::output;
-use trueup_agent::world::etcd_config;
+use trueup_agent::exchange::etcd_config;
 
 /// etcd before these versions asks nobody for a user where leases, members and the history are
 /// concerned, also with access control on.

@@ -12,7 +12,7 @@ use trueup::world::{Grants, grants_public_key};
 
 use super::{Opened, Store, hex, print, random};
 use crate::{Common, output};
-use trueup_agent::world::{Use, grants_key, read_grants};
+use trueup_agent::exchange::{Use, grants_key, read_grants};
 
 /// What to do.
 #[derive(clap::Subcommand)]
@@ -79,7 +79,7 @@ pub(super) fn grants(common: &Common, task: &Task) -> Result<()> {
                     host: host.clone(),
                     prefixes: prefixes.iter().map(ToString::to_string).collect(),
                     serial: grants.serial(),
-                    ends: trueup_agent::words::seconds(grants.ends()),
+                    ends: trueup_agent::text::seconds(grants.ends()),
                 };
                 print(common.format, &record)?;
             }
@@ -126,7 +126,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 
 /// Reads a secret key. A missing file is made, if that is asked for.
 fn secret_key(path: &Path, make: bool) -> Result<[u8; 32]> {
-    trueup_agent::core_dumps::forbid()?;
+    trueup_agent::forbid_core_dumps()?;
     let users = TrustedUsers::current()?;
     if make {
         make_key(&users, path)?;

@@ -12,7 +12,7 @@ use trueup_file::StoreAddress;
 
 use super::{Store, hex, random};
 use crate::{Common, output};
-use trueup_agent::world::etcd_config;
+use trueup_agent::exchange::etcd_config;
 
 /// The arguments of `init`.
 #[derive(clap::Args)]

@@ -10,7 +10,7 @@ use trueup::world::{Event, WatchConfig};
 use super::{Opened, Store, print};
 use crate::Common;
 use crate::output;
-use trueup_agent::world::Use;
+use trueup_agent::exchange::Use;
 
 /// A host, or a change of one.
 #[derive(Serialize)]

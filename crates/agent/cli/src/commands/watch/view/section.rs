@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use trueup::driver::ObjectStatus;
 use trueup::graph::Snapshot;
-use trueup_agent::graph::vertex_line;
-use trueup_agent::status::status_text;
+use trueup_agent::text::status_text;
+use trueup_agent::text::vertex_line;
 
 use super::{Line, MAX_ENTRIES, Tone, line};
 
