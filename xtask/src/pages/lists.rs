@@ -183,7 +183,7 @@ fn daemons(code: &str) -> Vec<Daemon<'_>> {
 
 #[test]
 fn the_daemons_of_the_doctor_are_listed_with_what_to_set() {
-    let path = "crates/agent/cli/src/commands/doctor/daemons.rs";
+    let path = "crates/agent/agent/src/doctor/daemons.rs";
     let code = source(path);
     let daemons = daemons(&code);
     assert!(daemons.len() > 5, "{path}: no daemons found");

@@ -23,7 +23,7 @@ pub(crate) fn doctor(common: &Common, file: Option<&Path>) -> Result<ExitCode> {
             serde_json::to_writer(&mut *out, &found)?;
             writeln!(out)
         }
-        _ => write!(out, "{found}"),
+        _ => output::write_lines(out, found.to_string()),
     })?;
     Ok(ExitCode::from(if found.is_ready() { 0 } else { NOT_READY }))
 }
