@@ -6,7 +6,7 @@ use netlink_packet_route::link::LinkMessage;
 use netlink_packet_route::neighbour::NeighbourMessage;
 use netlink_packet_route::route::RouteMessage;
 use netlink_packet_route::rule::RuleMessage;
-use trueup_net::{DuplicateDetection, Item as _, LinkKind, ObjectKind as _, VethAttrs};
+use trueup_net::{DuplicateDetection, LinkKind, ObjectKind as _, VethAttrs};
 use trueup_netlink::codec;
 use trueup_netlink::wire::{Attrs, Messages};
 

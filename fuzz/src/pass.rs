@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use trueup_file::{File, Settings, TableNames};
-use trueup_net::{Item as _, Kind};
+use trueup_net::{Kind, ObjectKind as _};
 use trueup_netlink::wire::{Attrs, Header, NLA_TYPE_MASK, NLM_F_ACK, NLM_F_DUMP, NLM_F_EXCL};
 use trueup_netlink::{Namespace, codec};
 use trueup_reconcile::{Claim, Ledger as _, MemoryLedger, PassInput, Report as _, Source as _};

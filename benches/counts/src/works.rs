@@ -9,7 +9,7 @@ use std::hint::black_box;
 
 use trueup_diff::three_way;
 use trueup_net::{
-    Desired, Family, IfName, Item as _, Observed, Owned, Route, RouteKey, Routes, plan,
+    Desired, Family, IfName, ObjectKind as _, Observed, Owned, Route, RouteKey, Routes, plan,
 };
 use trueup_netlink::codec;
 use trueup_netlink::codec::route::Row;

@@ -201,7 +201,7 @@ impl Declared {
     pub fn file_error(&self, error: &trueup_rtnl::Error) -> Option<file::Error> {
         let wrong = error.desired()?;
         let place = |index| self.file.locations.at(wrong.kind(), index);
-        let message = wrong.problem().describe(|index| match place(index) {
+        let message = wrong.describe(|index| match place(index) {
             Some(place) => format!("that at {place}"),
             None => format!("item {index} of its kind"),
         });

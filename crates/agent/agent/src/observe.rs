@@ -10,8 +10,8 @@ use std::fmt::Write as _;
 
 use crate::error::{Context as _, Result};
 use trueup_net::{
-    Desired, Devices, IfName, Item, Kind, Kinds, Link, LinkAddr, NextHops, NexthopMode, Object,
-    Observed, OfKind, Owned, Route, each_kind,
+    Desired, Devices, IfName, Kind, Kinds, Link, LinkAddr, NextHops, NexthopMode, Object,
+    ObjectKind, Observed, OfKind, Owned, Route, each_kind,
 };
 use trueup_netlink::{Marker, Socket, markers};
 use trueup_reconcile::Source as _;
@@ -133,7 +133,7 @@ fn is_written_out(object: &Object, shape: &NexthopMode) -> bool {
 }
 
 /// A kind of object that a file can declare.
-trait Authorable: Item + Clone + Into<Object> {
+trait Authorable: ObjectKind {
     type Authored;
 
     /// The object by names; `None` if it refers to a device that is not in the namespace.
@@ -197,14 +197,13 @@ impl<'a> Extractor<'a> {
             object.authored(&self.names).ok_or("it is on a device of another namespace")?;
         let desired =
             T::declare(Desired::default().with_nexthops(self.names.shape), vec![authored]);
-        let links = object
-            .devices(&self.names)
+        let links = Authorable::devices(object, &self.names)
             .into_iter()
             .filter_map(|index| self.names.link(index).cloned())
             .collect();
         let seen = object.seen(links, &self.names);
         match trueup_net::plan(&desired, &seen, &Owned::default(), DEFAULT_PROTOCOL) {
-            Err(wrong) => Err(wrong.problem().to_string()),
+            Err(wrong) => Err(wrong.describe(|index| format!("item {index} of this kind"))),
             Ok(plan) if plan.is_empty() => {
                 T::back(desired).ok_or_else(|| "it is missing in the plan".to_owned())
             }

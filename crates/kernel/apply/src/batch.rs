@@ -1,6 +1,6 @@
 //! The batches of a run: sent, answered, echoed.
 
-use trueup_net::{Action, Item as _, Object, ObjectKind as _, Op, Route};
+use trueup_net::{Action, Object, ObjectKind as _, Op, Route};
 use trueup_netlink::codec::route;
 use trueup_netlink::wire::{Message, NLM_F_EXCL};
 use trueup_netlink::{Error, Outcome as Answer};

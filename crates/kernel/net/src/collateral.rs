@@ -23,9 +23,8 @@ use ipnetwork::IpNetwork;
 
 use crate::each_kind;
 use crate::kinds::{
-    Action, Address, AddressFlags, Carriers, Collateral, Item, Kind, LinkKind, Loss, NextHop,
-    Nexthop, Object, ObjectKey, ObjectKind as _, OfKind, OnAddresses, Registered as _, Route,
-    table,
+    Action, Address, AddressFlags, Carriers, Collateral, Kind, LinkKind, Loss, NextHop, Nexthop,
+    Object, ObjectKey, ObjectKind, OfKind, OnAddresses, Registered as _, Route, table,
 };
 use crate::observed::Observed;
 use crate::op::{Hold, Op};
@@ -379,7 +378,7 @@ fn on_subnet(
 }
 
 /// The objects in question, by key: which one is reported does not depend on the order of the dump.
-fn in_order<T: Item>(objects: &[T], foreign: impl Fn(&T) -> bool) -> Vec<&T> {
+fn in_order<T: ObjectKind>(objects: &[T], foreign: impl Fn(&T) -> bool) -> Vec<&T> {
     let mut found: Vec<&T> = objects.iter().filter(|object| foreign(object)).collect();
     found.sort_by_cached_key(|object| object.key());
     found

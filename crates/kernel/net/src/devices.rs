@@ -1,7 +1,6 @@
 //! Devices and their names.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use crate::kinds::Link;
 use crate::observed::Observed;
@@ -136,8 +135,7 @@ pub(crate) fn devices_down<D>(
 
 /// The ways in which a desired object can be wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Problem {
+pub(crate) enum Problem {
     /// No such interface, nor one that is declared.
     UnknownDevice(IfName),
     /// It has the key of another, at that position in the same list.
@@ -151,9 +149,8 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// Returns what is wrong, with the places of the other objects that have a part in it; `place`
-    /// says where the one at a position of the same list is, such as "that at file:3:1".
-    pub fn describe(&self, place: impl Fn(usize) -> String) -> String {
+    /// See [`DesiredError::describe`](crate::DesiredError::describe).
+    pub(crate) fn describe(&self, place: impl Fn(usize) -> String) -> String {
         match self {
             Problem::UnknownDevice(name) => {
                 format!("no interface `{name}`: declare it as a link, or name one that exists")
@@ -180,12 +177,6 @@ impl Problem {
                 )
             }
         }
-    }
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.describe(|index| format!("item {index} of this kind")))
     }
 }
 

@@ -47,15 +47,17 @@ impl DesiredError {
         self.index
     }
 
-    /// What is wrong.
-    pub fn problem(&self) -> &Problem {
-        &self.problem
+    /// What is wrong, with the places of the other objects that have a part in it; `place` says where
+    /// the one at a position of the same list is, such as "that at file:3:1".
+    pub fn describe(&self, place: impl Fn(usize) -> String) -> String {
+        self.problem.describe(place)
     }
 }
 
 impl fmt::Display for DesiredError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}: {}", self.kind, self.index, self.problem)
+        let what = self.describe(|index| format!("item {index} of this kind"));
+        write!(f, "{} {}: {what}", self.kind, self.index)
     }
 }
 

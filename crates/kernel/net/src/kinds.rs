@@ -49,7 +49,7 @@ pub use route::{
     table,
 };
 pub(crate) use rule::Selectors;
-pub use rule::{FwMark, PortRange, Rule, RuleAction, RuleKey, UidRange};
+pub use rule::{FwMark, NumberRange, Rule, RuleAction, RuleKey};
 
 use std::borrow::Cow;
 
@@ -68,15 +68,6 @@ pub struct Difference {
     pub in_place: bool,
 }
 
-/// Something with an identity.
-pub trait Item {
-    /// The identity as the kernel sees it: two objects with one key cannot coexist.
-    type Key: Ord + Clone;
-
-    /// This object's identity.
-    fn key(&self) -> Self::Key;
-}
-
 /// Calls `differ` where a mutable field is not as desired.
 pub(crate) fn in_place(same: bool, field: &'static str, differ: &mut dyn FnMut(Difference)) {
     if !same {
@@ -92,7 +83,10 @@ pub(crate) fn recreate(same: bool, field: &'static str, differ: &mut dyn FnMut(D
 }
 
 /// What every kind of object answers.
-pub trait ObjectKind: Item + Registered + Located + Clone + PartialEq + Into<Object> {
+pub trait ObjectKind: Registered + Located + Clone + PartialEq + Into<Object> {
+    /// The identity as the kernel sees it: two objects with one key cannot coexist.
+    type Key: Ord + Clone;
+
     /// The kind.
     const KIND: Kind;
     /// The word for it in files, reports and messages.
@@ -110,6 +104,9 @@ pub trait ObjectKind: Item + Registered + Located + Clone + PartialEq + Into<Obj
     const MARKER_IS_SURE: bool = false;
     /// One that was overridden is ours to delete, where it cannot become again what it was.
     const OVERRIDDEN_CAN_GO: bool = true;
+
+    /// This object's identity.
+    fn key(&self) -> Self::Key;
 
     /// Calls `differ` for each respect in which an observed object is not as desired. Both have the
     /// same key. What the desired object leaves open is no difference.

@@ -25,18 +25,17 @@ mod values;
 mod words;
 
 pub use desired::{Desired, NexthopMode};
-pub use devices::{Devices, Problem};
+pub use devices::Devices;
 pub use domain::{Domain, InterfacePattern};
 pub use error::DesiredError;
 pub use ipnetwork::IpNetwork;
 pub use kinds::{
     Action, Address, AddressFlags, AddressKey, BondAttrs, BondMode, BridgeAttrs,
-    DEFAULT_IPV6_METRIC, Difference, DuplicateDetection, FOREVER, ForwardingEntry, FwMark, Item,
-    Kind, Kinds, Lifetimes, Link, LinkKey, LinkKind, LinkStatus, LostRoutes, MacvlanAttrs,
-    MacvlanMode, Metric, Metrics, Neighbour, NeighbourKey, NeighbourState, NextHop, NextHops,
-    Nexthop, NexthopTarget, Object, ObjectKey, ObjectKind, OfKind, PortRange, Route, RouteKey,
-    RouteType, Rule, RuleAction, RuleKey, Scope, UidRange, VethAttrs, VlanAttrs, VlanProtocol,
-    VxlanAttrs, table,
+    DEFAULT_IPV6_METRIC, Difference, DuplicateDetection, FOREVER, ForwardingEntry, FwMark, Kind,
+    Kinds, Lifetimes, Link, LinkKey, LinkKind, LinkStatus, LostRoutes, MacvlanAttrs, MacvlanMode,
+    Metric, Metrics, Neighbour, NeighbourKey, NeighbourState, NextHop, NextHops, Nexthop,
+    NexthopTarget, NumberRange, Object, ObjectKey, ObjectKind, OfKind, Route, RouteKey, RouteType,
+    Rule, RuleAction, RuleKey, Scope, VethAttrs, VlanAttrs, VlanProtocol, VxlanAttrs, table,
 };
 pub use observed::Observed;
 pub use op::{Hold, Op, Reason};

@@ -4,8 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::kinds::{
-    ForwardingEntry, Item as _, Kind, Kinds, LinkStatus, NextHop, NextHops, ObjectKind as _, Route,
-    RouteKey,
+    ForwardingEntry, Kind, Kinds, LinkStatus, NextHop, NextHops, ObjectKind as _, Route, RouteKey,
 };
 use crate::ownership::Policy;
 use crate::routes::{Gateway, Routes};

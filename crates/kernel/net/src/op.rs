@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::kinds::{
-    Action, ForwardingEntry, Item as _, NextHop, NextHops, Object, ObjectKind as _, Route, RouteKey,
+    Action, ForwardingEntry, NextHop, NextHops, Object, ObjectKind as _, Route, RouteKey,
 };
 use crate::values::{Family, IfName, Prefix};
 use crate::with_object;

@@ -17,7 +17,7 @@ use crate::collateral::Effects;
 use crate::desired::Desired;
 use crate::devices::Devices;
 use crate::error::DesiredError;
-use crate::kinds::{Canonical, Item as _, Kind, Kinds, Object, RouteKey};
+use crate::kinds::{Canonical, Kind, Kinds, Object, ObjectKind as _, RouteKey};
 use crate::observed::Observed;
 use crate::op::{Hold, Op, Reason};
 use crate::ownership::{Owned, Policy};

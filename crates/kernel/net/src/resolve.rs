@@ -16,8 +16,8 @@ use crate::devices::{Devices, Macvlans, Names, Problem};
 use crate::domain::DomainDevices;
 use crate::error::DesiredError;
 use crate::kinds::{
-    Authored, Canonical, Item as _, Kind, Kinds, Link, LinkKind, Nexthop, ObjectKey,
-    ObjectKind as _, OfKind, Registered, Route, RouteKey, VethAttrs,
+    Authored, Canonical, Kind, Kinds, Link, LinkKind, Nexthop, ObjectKey, ObjectKind as _, OfKind,
+    Registered, Route, RouteKey, VethAttrs,
 };
 use crate::observed::Observed;
 use crate::op::Hold;

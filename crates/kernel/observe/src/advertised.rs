@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::net::{IpAddr, Ipv6Addr};
 
-use trueup_net::{Family, Item as _, NextHop, NextHops, Protocols, Route, RouteKey};
+use trueup_net::{Family, NextHop, NextHops, ObjectKind as _, Protocols, Route, RouteKey};
 
 use crate::observer::Observer;
 

@@ -1,6 +1,6 @@
 //! A dump, repeated until it is known to be complete, within a bound.
 
-use trueup_net::{Item, Kind};
+use trueup_net::{Kind, ObjectKind};
 use trueup_netlink::codec::Consistency;
 use trueup_netlink::{Error, Socket};
 
@@ -17,7 +17,7 @@ impl Observer {
     /// Repeats `read` until its result is consistent, and returns the rows in key order. If none of
     /// the attempts is, returns the rows of all attempts (of each key those seen last) and why they
     /// are incomplete.
-    pub(crate) fn read_until_consistent<T: Item + PartialEq>(
+    pub(crate) fn read_until_consistent<T: ObjectKind + PartialEq>(
         &mut self,
         kind: Kind,
         consistency: Consistency,
@@ -81,16 +81,16 @@ impl Observer {
 }
 
 /// Sorts rows by their keys and removes repetitions. Returns whether there were any.
-fn sort<T: Item + PartialEq>(rows: &mut Vec<T>) -> bool {
+fn sort<T: ObjectKind + PartialEq>(rows: &mut Vec<T>) -> bool {
     if !rows.is_sorted_by(|a, b| a.key() <= b.key()) {
-        rows.sort_by_cached_key(Item::key);
+        rows.sort_by_cached_key(ObjectKind::key);
     }
     remove_repeated(rows)
 }
 
 /// Removes the repetitions among rows in key order, and returns whether there were any.
-fn remove_repeated<T: Item + PartialEq>(rows: &mut Vec<T>) -> bool {
-    let mut keys = rows.iter().map(Item::key);
+fn remove_repeated<T: ObjectKind + PartialEq>(rows: &mut Vec<T>) -> bool {
+    let mut keys = rows.iter().map(ObjectKind::key);
     let mut last = keys.next();
     let is_same = |key: T::Key| {
         let same = last.as_ref() == Some(&key);
@@ -116,7 +116,7 @@ fn remove_repeated<T: Item + PartialEq>(rows: &mut Vec<T>) -> bool {
 }
 
 /// Merges rows into those seen before, both in key order. Of one key the new rows replace the old.
-fn merge_rows<T: Item>(seen: &mut Vec<T>, rows: Vec<T>) {
+fn merge_rows<T: ObjectKind>(seen: &mut Vec<T>, rows: Vec<T>) {
     let mut old = std::mem::take(seen).into_iter().peekable();
     for row in rows {
         let key = row.key();
@@ -132,26 +132,21 @@ fn merge_rows<T: Item>(seen: &mut Vec<T>, rows: Vec<T>) {
 
 #[cfg(test)]
 mod tests {
+    use trueup_net::{Family, Nexthop, NexthopTarget};
+
     use super::*;
 
     /// A row of one key, with a value.
-    #[derive(Clone, Copy, Debug, PartialEq)]
-    struct Row(u32, u32);
-
-    impl Item for Row {
-        type Key = u32;
-
-        fn key(&self) -> u32 {
-            self.0
-        }
+    fn row(key: u32, value: u8) -> Nexthop {
+        Nexthop::new(key, NexthopTarget::Blackhole(Family::Inet)).with_protocol(value)
     }
 
     #[test]
     fn of_one_key_what_was_seen_last_counts() {
         let mut seen = Vec::new();
-        merge_rows(&mut seen, vec![Row(1, 1), Row(3, 1), Row(3, 2), Row(5, 1)]);
-        merge_rows(&mut seen, vec![Row(2, 2), Row(3, 3), Row(5, 2), Row(5, 3)]);
-        let all = [Row(1, 1), Row(2, 2), Row(3, 3), Row(5, 2), Row(5, 3)];
+        merge_rows(&mut seen, vec![row(1, 1), row(3, 1), row(3, 2), row(5, 1)]);
+        merge_rows(&mut seen, vec![row(2, 2), row(3, 3), row(5, 2), row(5, 3)]);
+        let all = [row(1, 1), row(2, 2), row(3, 3), row(5, 2), row(5, 3)];
         assert_eq!(seen, all);
         merge_rows(&mut seen, Vec::new());
         assert_eq!(seen, all);
@@ -159,11 +154,11 @@ mod tests {
 
     #[test]
     fn a_row_that_comes_again_among_others_of_its_key_is_seen() {
-        let mut rows = vec![Row(1, 1), Row(2, 1), Row(2, 2)];
+        let mut rows = vec![row(1, 1), row(2, 1), row(2, 2)];
         assert!(!remove_repeated(&mut rows));
         let once = rows.clone();
-        rows.extend([Row(2, 1), Row(2, 3)]);
+        rows.extend([row(2, 1), row(2, 3)]);
         assert!(remove_repeated(&mut rows));
-        assert_eq!(rows, [once, vec![Row(2, 3)]].concat());
+        assert_eq!(rows, [once, vec![row(2, 3)]].concat());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use trueup_net::{Item, Link};
+use trueup_net::{Link, ObjectKind};
 use trueup_netlink::codec::{
     Consistency, DumpQuery, KindCodec, ReadScope, RowPosition, Undecodable,
 };
@@ -118,7 +118,7 @@ impl<K> Default for Rows<K> {
     }
 }
 
-impl<K: Item> Rows<K> {
+impl<K: ObjectKind> Rows<K> {
     /// Adds the rows of a dump, which are in key order.
     pub(crate) fn add(&mut self, rows: Vec<K>, incomplete: Option<Incomplete>) {
         self.incomplete = incomplete.or(self.incomplete.take());
@@ -135,7 +135,7 @@ impl<K: Item> Rows<K> {
     /// Returns all rows in key order.
     pub(crate) fn into_sorted(mut self) -> (Vec<K>, Option<Incomplete>) {
         if !self.is_sorted {
-            self.rows.sort_by_cached_key(Item::key);
+            self.rows.sort_by_cached_key(ObjectKind::key);
         }
         (self.rows, self.incomplete)
     }

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use trueup_net::{
-    Action, Desired, Devices, FOREVER, Hold, Item as _, Kind, Kinds, Object, ObjectKey,
-    ObjectKind as _, Observed, Op, Plan, Reason, Resolved,
+    Action, Desired, Devices, FOREVER, Hold, Kind, Kinds, Object, ObjectKey, ObjectKind as _,
+    Observed, Op, Plan, Reason, Resolved,
 };
 use trueup_observe::DirtySet;
 use trueup_reconcile::{Condition, OpKey};

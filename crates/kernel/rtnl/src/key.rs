@@ -5,7 +5,8 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher as _};
 
 use trueup_net::{
-    AddressKey, Dev, Devices, IfName, Item as _, NeighbourKey, Object, ObjectKey, RouteKey, Rule,
+    AddressKey, Dev, Devices, IfName, NeighbourKey, Object, ObjectKey, ObjectKind as _, RouteKey,
+    Rule,
 };
 use trueup_reconcile::OpKey;
 

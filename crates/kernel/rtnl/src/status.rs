@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use trueup_apply::{Outcome, Pending, Wait};
 use trueup_net::{
-    Action, Devices, Hold, Item as _, Kind, Object, ObjectKind as _, Plan, RouteKey, with_object,
+    Action, Devices, Hold, Kind, Object, ObjectKind as _, Plan, RouteKey, with_object,
 };
 use trueup_reconcile::{Condition, ErrorClass, OpKey, Status};
 

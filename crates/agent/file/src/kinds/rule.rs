@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use trueup_net::{Family, FwMark, IpNetwork, PortRange, Prefix, Rule, RuleAction, UidRange};
+use trueup_net::{Family, FwMark, IpNetwork, NumberRange, Prefix, Rule, RuleAction};
 
 use super::objects::FileObject;
 use crate::fields::Fields;
@@ -94,10 +94,11 @@ impl FileObject for Rule {
         }
         table.set_nonzero("tos", self.tos.into());
         table.set_some("ipproto", self.ipproto.map(parse::ip_protocol_node));
-        let ports = |range: PortRange| parse::span_node(range.start.into(), range.end.into());
+        let ports =
+            |range: NumberRange<u16>| parse::span_node(range.start.into(), range.end.into());
         table.set_some("sport", self.sport.map(ports));
         table.set_some("dport", self.dport.map(ports));
-        let users = |range: UidRange| parse::span_node(range.start, range.end);
+        let users = |range: NumberRange<u32>| parse::span_node(range.start, range.end);
         table.set_some("uidrange", self.uidrange.map(users));
         table.set_some("suppress_prefixlength", self.suppress_prefixlength);
         table.set_some("suppress_ifgroup", self.suppress_ifgroup);

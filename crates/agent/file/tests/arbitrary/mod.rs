@@ -209,11 +209,11 @@ pub(crate) fn neighbour() -> BoxedStrategy<Neighbour<IfName>> {
         .boxed()
 }
 
-fn ports() -> impl Strategy<Value = PortRange> {
+fn ports() -> impl Strategy<Value = NumberRange<u16>> {
     (1..=65534u16, 1..=65534u16).prop_map(|(a, b)| (a.min(b)..=a.max(b)).into())
 }
 
-fn uids() -> impl Strategy<Value = UidRange> {
+fn uids() -> impl Strategy<Value = NumberRange<u32>> {
     (0..u32::MAX, 0..u32::MAX).prop_map(|(a, b)| (a.min(b)..=a.max(b)).into())
 }
 

@@ -9,7 +9,7 @@ use std::ops::BitOr;
 use ipnetwork::IpNetwork;
 
 use super::{
-    Authored, Canonical, Carriers, Collateral, Difference, Item, Kind, Kinds, Loss, ObjectKind,
+    Authored, Canonical, Carriers, Collateral, Difference, Kind, Kinds, Loss, ObjectKind,
     OnAddresses, Scope, in_place, recreate,
 };
 use crate::devices::{Devices, Names, Problem};
@@ -332,14 +332,6 @@ setters! { impl AddressKey<D> {
     with_subnet(subnet: impl Into<Option<Prefix>>);
 } }
 
-impl Item for Address {
-    type Key = AddressKey;
-
-    fn key(&self) -> AddressKey {
-        self.canonical_key()
-    }
-}
-
 impl Located for Address {
     fn place(&self) -> Place {
         Place::default().with_devices(self.devices())
@@ -347,11 +339,16 @@ impl Located for Address {
 }
 
 impl ObjectKind for Address {
+    type Key = AddressKey;
     const KIND: Kind = Kind::Address;
     const NAME: &'static str = "address";
 
     /// For IPv4 the kernel changes lifetimes and metric in place and ignores the rest of a
     /// replace; for IPv6 flags and peer too.
+    fn key(&self) -> AddressKey {
+        self.canonical_key()
+    }
+
     fn compare(
         desired: Canonical<&Address>,
         observed: Canonical<&Address>,

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{
-    Authored, Canonical, Collateral, Difference, Item, Kind, ObjectKind, in_place, recreate,
-};
+use super::{Authored, Canonical, Collateral, Difference, Kind, ObjectKind, in_place, recreate};
 use crate::devices::{Devices, Names, Problem};
 use crate::domain::{Located, Place};
 #[cfg(feature = "serde")]
@@ -242,14 +240,6 @@ impl Link {
     }
 }
 
-impl Item for Link {
-    type Key = IfName;
-
-    fn key(&self) -> IfName {
-        self.name
-    }
-}
-
 impl Located for Link {
     fn place(&self) -> Place {
         Place::default().with_link(self.name)
@@ -257,6 +247,7 @@ impl Located for Link {
 }
 
 impl ObjectKind for Link {
+    type Key = IfName;
     const KIND: Kind = Kind::Link;
     const NAME: &'static str = "link";
     const BEARS_PROTOCOL: bool = false;
@@ -269,6 +260,10 @@ impl ObjectKind for Link {
 
     fn is_canonical_on(&self, _devices: &Devices) -> bool {
         true
+    }
+
+    fn key(&self) -> IfName {
+        self.name
     }
 
     fn compare(

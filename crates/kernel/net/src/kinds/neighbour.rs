@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::{
-    Authored, Canonical, Carriers, Collateral, Difference, Item, Kind, Loss, ObjectKind,
-    OnAddresses, in_place, recreate,
+    Authored, Canonical, Carriers, Collateral, Difference, Kind, Loss, ObjectKind, OnAddresses,
+    in_place, recreate,
 };
 use crate::devices::{Devices, Names, Problem};
 use crate::domain::{Located, Place};
@@ -163,14 +163,6 @@ impl<D> NeighbourKey<D> {
     }
 }
 
-impl Item for Neighbour {
-    type Key = NeighbourKey;
-
-    fn key(&self) -> NeighbourKey {
-        self.canonical_key()
-    }
-}
-
 impl Located for Neighbour {
     fn place(&self) -> Place {
         Place::default().with_devices(self.devices())
@@ -178,8 +170,13 @@ impl Located for Neighbour {
 }
 
 impl ObjectKind for Neighbour {
+    type Key = NeighbourKey;
     const KIND: Kind = Kind::Neighbour;
     const NAME: &'static str = "neighbour";
+
+    fn key(&self) -> NeighbourKey {
+        self.canonical_key()
+    }
 
     fn compare(
         desired: Canonical<&Neighbour>,

@@ -4,7 +4,7 @@
 use std::ops::RangeInclusive;
 
 use super::{
-    Canonical, Carriers, Collateral, Difference, Item, Kind, Loss, NextHop, ObjectKind, in_place,
+    Canonical, Carriers, Collateral, Difference, Kind, Loss, NextHop, ObjectKind, in_place,
     recreate,
 };
 use crate::devices::Devices;
@@ -99,14 +99,6 @@ impl Nexthop {
     }
 }
 
-impl Item for Nexthop {
-    type Key = u32;
-
-    fn key(&self) -> u32 {
-        self.id
-    }
-}
-
 impl Located for Nexthop {
     const PARTS: &'static [Part] = &[Part::NexthopObjects];
 
@@ -116,6 +108,7 @@ impl Located for Nexthop {
 }
 
 impl ObjectKind for Nexthop {
+    type Key = u32;
     const KIND: Kind = Kind::Nexthop;
     const NAME: &'static str = "nexthop";
     const IS_DECLARED: bool = false;
@@ -126,6 +119,10 @@ impl ObjectKind for Nexthop {
 
     fn canonical_on(self, _devices: &Devices) -> Nexthop {
         self.canonical()
+    }
+
+    fn key(&self) -> u32 {
+        self.id
     }
 
     fn compare(

@@ -7,7 +7,7 @@
 //! ([`each_kind!`](crate::each_kind), [`with_object!`](crate::with_object)). A new kind is a new
 //! row.
 
-use super::{Item as _, ObjectKey};
+use super::{ObjectKey, ObjectKind as _};
 
 /// Calls a macro with the registry: the rows of all kinds, in the order in which objects are
 /// created.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::{
-    Action, Canonical, Carriers, Collateral, Difference, Item, Kind, Kinds, Loss, ObjectKind,
+    Action, Canonical, Carriers, Collateral, Difference, Kind, Kinds, Loss, ObjectKind,
     OnAddresses, in_place, recreate,
 };
 use crate::devices::Devices;
@@ -522,15 +522,6 @@ impl Route {
     }
 }
 
-impl Item for Route {
-    type Key = RouteKey;
-
-    fn key(&self) -> RouteKey {
-        let Route { table, dst, metric, tos, from, .. } = *self;
-        RouteKey { table, dst, metric, tos, from }
-    }
-}
-
 impl Located for Route {
     const PARTS: &'static [Part] = &[Part::Interfaces, Part::Tables, Part::Prefixes];
 
@@ -540,8 +531,14 @@ impl Located for Route {
 }
 
 impl ObjectKind for Route {
+    type Key = RouteKey;
     const KIND: Kind = Kind::Route;
     const NAME: &'static str = "route";
+
+    fn key(&self) -> RouteKey {
+        let Route { table, dst, metric, tos, from, .. } = *self;
+        RouteKey { table, dst, metric, tos, from }
+    }
 
     fn compare(
         desired: Canonical<&Route>,

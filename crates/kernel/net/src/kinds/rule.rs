@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use ipnetwork::IpNetwork;
 
 use super::{
-    Authored, Canonical, Collateral, Difference, Item, Kind, Kinds, ObjectKind, recreate, table,
+    Authored, Canonical, Collateral, Difference, Kind, Kinds, ObjectKind, recreate, table,
 };
 use crate::devices::{Devices, Names, Problem};
 use crate::domain::{Located, Part, Place};
@@ -66,12 +66,13 @@ pub struct Rule {
     pub tos: u8,
     /// IP protocol number (`FRA_IP_PROTO`).
     pub ipproto: Option<u8>,
-    /// Source ports.
-    pub sport: Option<PortRange>,
-    /// Destination ports.
-    pub dport: Option<PortRange>,
+    /// Source ports, 1 to 65534: the kernel takes no range that ends at 65535
+    /// (`fib_rule_port_range_valid`).
+    pub sport: Option<NumberRange<u16>>,
+    /// Destination ports, as source ports.
+    pub dport: Option<NumberRange<u16>>,
     /// Users whose sockets match.
-    pub uidrange: Option<UidRange>,
+    pub uidrange: Option<NumberRange<u32>>,
     /// The table is that of the device's VRF (`FRA_L3MDEV`).
     pub l3mdev: bool,
     /// Results whose prefix is this long or shorter do not count (`FRA_SUPPRESS_PREFIXLEN`).
@@ -93,36 +94,19 @@ pub struct FwMark {
     pub mask: u32,
 }
 
-/// Ports, the first to the last, both counted; 1 to 65534, as the kernel takes no range that ends
-/// at 65535 (`fib_rule_port_range_valid`).
+/// Numbers, the first to the last, both counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct PortRange {
-    /// The first port.
-    pub start: u16,
-    /// The last port.
-    pub end: u16,
+pub struct NumberRange<T> {
+    /// The first.
+    pub start: T,
+    /// The last.
+    pub end: T,
 }
 
-/// User ids, the first to the last, both counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct UidRange {
-    /// The first user id.
-    pub start: u32,
-    /// The last user id.
-    pub end: u32,
-}
-
-impl From<RangeInclusive<u16>> for PortRange {
-    fn from(range: RangeInclusive<u16>) -> PortRange {
-        PortRange { start: *range.start(), end: *range.end() }
-    }
-}
-
-impl From<RangeInclusive<u32>> for UidRange {
-    fn from(range: RangeInclusive<u32>) -> UidRange {
-        UidRange { start: *range.start(), end: *range.end() }
+impl<T: Copy> From<RangeInclusive<T>> for NumberRange<T> {
+    fn from(range: RangeInclusive<T>) -> NumberRange<T> {
+        NumberRange { start: *range.start(), end: *range.end() }
     }
 }
 
@@ -181,9 +165,9 @@ setters! { impl Rule {
     with_fwmark(fwmark: impl Into<Option<FwMark>>);
     with_tos(tos: u8);
     with_ipproto(ipproto: impl Into<Option<u8>>);
-    with_sport(sport: impl Into<Option<PortRange>>);
-    with_dport(dport: impl Into<Option<PortRange>>);
-    with_uidrange(uidrange: impl Into<Option<UidRange>>);
+    with_sport(sport: impl Into<Option<NumberRange<u16>>>);
+    with_dport(dport: impl Into<Option<NumberRange<u16>>>);
+    with_uidrange(uidrange: impl Into<Option<NumberRange<u32>>>);
     with_l3mdev(l3mdev: bool);
     with_suppress_prefixlength(suppress_prefixlength: impl Into<Option<u32>>);
     with_suppress_ifgroup(suppress_ifgroup: impl Into<Option<u32>>);
@@ -193,18 +177,6 @@ setters! { impl Rule {
 /// What identifies a rule: all of it but `not` and the target of a `goto`, at which the kernel does
 /// not look when it searches for a rule (`rule_find` in net/core/fib_rules.c).
 pub type RuleKey = Rule;
-
-impl Item for Rule {
-    type Key = RuleKey;
-
-    fn key(&self) -> Rule {
-        let action = match self.action {
-            RuleAction::Goto(_) => RuleAction::Goto(0),
-            action => action,
-        };
-        Rule { not: false, action, ..self.clone() }
-    }
-}
 
 /// Which selectors a rule has. A search of the kernel's takes every other for a wildcard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -277,11 +249,20 @@ impl Located for Rule {
 }
 
 impl ObjectKind for Rule {
+    type Key = RuleKey;
     const KIND: Kind = Kind::Rule;
     const NAME: &'static str = "rule";
 
     fn canonical_on(self, _devices: &Devices) -> Rule {
         self.canonical()
+    }
+
+    fn key(&self) -> Rule {
+        let action = match self.action {
+            RuleAction::Goto(_) => RuleAction::Goto(0),
+            action => action,
+        };
+        Rule { not: false, action, ..self.clone() }
     }
 
     fn compare(
@@ -381,9 +362,9 @@ mod tests {
             open.clone().with_fwmark(FwMark { mark: 0, mask: 1 }),
             open.clone().with_tos(4),
             open.clone().with_ipproto(6),
-            open.clone().with_sport(PortRange { start: 1, end: 2 }),
-            open.clone().with_dport(PortRange { start: 1, end: 2 }),
-            open.clone().with_uidrange(UidRange { start: 1, end: 2 }),
+            open.clone().with_sport(NumberRange { start: 1, end: 2 }),
+            open.clone().with_dport(NumberRange { start: 1, end: 2 }),
+            open.clone().with_uidrange(NumberRange { start: 1, end: 2 }),
             open.clone().with_l3mdev(true),
             open.clone().with_suppress_prefixlength(0),
             open.clone().with_suppress_ifgroup(0),

@@ -22,8 +22,8 @@ use crate::domain::DomainDevices;
 use crate::error::DesiredError;
 use crate::kinds::Action;
 use crate::kinds::{
-    Address, Canonical, Item, Kind, Neighbour, NextHop, NextHops, Nexthop, Object, ObjectKind,
-    OfKind, Route, RouteKey, walk,
+    Address, Canonical, Kind, Neighbour, NextHop, NextHops, Nexthop, Object, ObjectKind, OfKind,
+    Route, RouteKey, walk,
 };
 use crate::observed::Observed;
 use crate::op::{Formers, Hold, Op, Reason};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::devices::Devices;
-use crate::kinds::{Address, Item as _, LinkKind, Object, ObjectKey, ObjectKind as _};
+use crate::kinds::{Address, LinkKind, Object, ObjectKey, ObjectKind as _};
 use crate::observed::Observed;
 use crate::ownership::Proof;
 use crate::resolve::Resolved;

@@ -25,7 +25,7 @@ use super::index::{Id, Key4, Key6, Packed, Routes};
 use super::plain::PlainRoute;
 use super::resolved::{DeviceName, ResolvedRoutes};
 use crate::devices::Devices;
-use crate::kinds::{Item as _, Route, RouteKey};
+use crate::kinds::{ObjectKind as _, Route, RouteKey};
 use crate::values::Family;
 use compare::Expected;
 pub use result::RouteDependencies;

@@ -13,7 +13,7 @@ use super::index::{Packed, Value};
 use crate::desired::Desired;
 use crate::devices::{Devices, devices_down};
 use crate::kinds::{
-    Address, AddressFlags, FOREVER, Item as _, NextHop, NextHops, Route, RouteKey, RouteType,
+    Address, AddressFlags, FOREVER, NextHop, NextHops, ObjectKind as _, Route, RouteKey, RouteType,
 };
 use crate::observed::Observed;
 use crate::ownership::Proof;

@@ -26,18 +26,18 @@ pub trait DeviceName: Clone + Eq + Hash {
     ///
     /// # Errors
     ///
-    /// When there is no device of that name.
-    fn find(&self, devices: &Devices) -> Result<Dev, Problem>;
+    /// The name, if there is no device of that name.
+    fn find(&self, devices: &Devices) -> Result<Dev, IfName>;
 }
 
 impl DeviceName for IfName {
-    fn find(&self, devices: &Devices) -> Result<Dev, Problem> {
-        devices.find(*self)
+    fn find(&self, devices: &Devices) -> Result<Dev, IfName> {
+        devices.dev(self).ok_or(*self)
     }
 }
 
 impl DeviceName for Dev {
-    fn find(&self, _: &Devices) -> Result<Dev, Problem> {
+    fn find(&self, _: &Devices) -> Result<Dev, IfName> {
         Ok(*self)
     }
 }
@@ -289,7 +289,8 @@ fn values<D: DeviceName>(
             value.map(|value| {
                 let route = value.at_some_key();
                 route.check().map_err(Problem::Invalid)?;
-                let mut route = route.try_map_dev(|name| name.find(devices))?;
+                let mut route =
+                    route.try_map_dev(|name| name.find(devices)).map_err(Problem::UnknownDevice)?;
                 route.protocol = marker;
                 route.metrics = route.metrics.desired();
                 Ok(route.canonical())
@@ -321,7 +322,7 @@ fn first_keys<D: DeviceName>(routes: &Routes<D>, values: usize) -> Vec<Option<Ro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::{Item as _, NextHop};
+    use crate::kinds::{NextHop, ObjectKind as _};
 
     const MARKER: u8 = 116;
 

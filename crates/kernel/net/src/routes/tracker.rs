@@ -16,7 +16,7 @@ use super::nexthop_assignment::NexthopAssignment;
 use super::nexthop_table::can_point;
 use super::resolved::DeviceName;
 use crate::devices::Devices;
-use crate::kinds::{Item as _, Nexthop, Route, RouteKey};
+use crate::kinds::{Nexthop, ObjectKind as _, Route, RouteKey};
 use crate::resolve::Resolution;
 
 /// The desired routes of a revision, and the keys on which the kernel holds something else.

@@ -10,10 +10,10 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use trueup_net::{
     Action, Address, AddressFlags, BridgeAttrs, Desired, DesiredError, Dev, Domain, Family, FwMark,
-    IfName, Item, Kind, Kinds, Lifetimes, Link, LinkKind, MacvlanAttrs, Metric, Neighbour,
-    NeighbourState, NextHop, NextHops, Object, ObjectKey, Observed, Op, Owned, Plan, Policy,
-    Prefix, Reason, Route, RouteType, Routes, Rule, RuleAction, Scope, VethAttrs, VlanAttrs,
-    VxlanAttrs, plan,
+    IfName, Kind, Kinds, Lifetimes, Link, LinkKind, MacvlanAttrs, Metric, Neighbour,
+    NeighbourState, NextHop, NextHops, Object, ObjectKey, ObjectKind, Observed, Op, Owned, Plan,
+    Policy, Prefix, Reason, Route, RouteType, Routes, Rule, RuleAction, Scope, VethAttrs,
+    VlanAttrs, VxlanAttrs, plan,
 };
 
 pub(crate) const MARKER: u8 = 116;
@@ -471,8 +471,8 @@ impl World {
     /// Takes out of the ledger what is gone.
     fn tidy(&mut self) {
         let (observed, owned) = (&self.observed, &mut self.owned);
-        fn keys<T: Item>(items: &[T]) -> BTreeSet<T::Key> {
-            items.iter().map(Item::key).collect()
+        fn keys<T: ObjectKind>(items: &[T]) -> BTreeSet<T::Key> {
+            items.iter().map(ObjectKind::key).collect()
         }
         let indexes: BTreeSet<u32> = observed.links.iter().map(|link| link.index).collect();
         owned.links.retain(|index| indexes.contains(index));

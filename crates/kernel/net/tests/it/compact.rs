@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use trueup_net::render::snapshot_hash;
 use trueup_net::{
-    Action, Desired, Dev, IfName, Item, Kinds, Link, LinkKind, Metric, NextHop, NextHops, Object,
-    Observed, Owned, Plan, Policy, Prefix, Resolution, Route, RouteKey, RouteType, Routes,
-    plan_with,
+    Action, Desired, Dev, IfName, Kinds, Link, LinkKind, Metric, NextHop, NextHops, Object,
+    ObjectKind, Observed, Owned, Plan, Policy, Prefix, Resolution, Route, RouteKey, RouteType,
+    Routes, plan_with,
 };
 
 const MARKER: u8 = 116;
@@ -95,7 +95,7 @@ fn many_routes_in_compact_form_make_no_difference_to_a_plan() {
     let eth0 =
         Link::new("eth0".parse().unwrap(), LinkKind::Other("".into())).with_index(2).with_up(true);
     let mut routes: Vec<Route> = (0..MANY).flat_map(rows).collect();
-    routes.sort_by_key(Item::key);
+    routes.sort_by_key(ObjectKind::key);
     let listed =
         Observed::default().with_links([eth0]).with_routes(routes).with_complete(Kinds::ALL);
     // Every eleventh is not desired.
@@ -122,7 +122,7 @@ fn many_routes_in_compact_form_make_no_difference_to_a_plan() {
         let moved = listed.routes.len() - compact.routes.len();
         assert!((1_000..2_000).contains(&moved), "{moved}");
         let mut all: Vec<Route> = compact.all_routes().map(|it| it.into_owned()).collect();
-        all.sort_by_key(Item::key);
+        all.sort_by_key(ObjectKind::key);
         assert_eq!(all, listed.routes);
         assert_eq!(snapshot_hash(&compact), snapshot_hash(&listed));
         assert_eq!(planned(&desired, &compact, &policy), plan);
@@ -149,7 +149,7 @@ fn many_routes_in_compact_form_make_no_difference_to_a_plan() {
         let is_wanted = |route: &Route| route.metric == 7;
         compact.retain_routes(is_wanted);
         let mut rest: Vec<Route> = compact.all_routes().map(|it| it.into_owned()).collect();
-        rest.sort_by_key(Item::key);
+        rest.sort_by_key(ObjectKind::key);
         let expected = listed.routes.iter().filter(|route| is_wanted(route));
         assert!(rest.iter().eq(expected));
     }

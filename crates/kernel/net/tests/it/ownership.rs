@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use trueup_net::{
-    Action, Address, Desired, Dev, Devices, Family, Hold, IfName, Item, Kind, Kinds, Lifetimes,
-    Link, LinkKind, LinkStatus, Neighbour, NeighbourState, NextHop, NextHops, Object, ObjectKey,
-    Observed, Owned, Plan, Policy, Protocols, Reason, Resolved, Route, RouteType, Rule, RuleAction,
-    VethAttrs, plan, plan_resolved,
+    Action, Address, Desired, Dev, Devices, Family, Hold, IfName, Kind, Kinds, Lifetimes, Link,
+    LinkKind, LinkStatus, Neighbour, NeighbourState, NextHop, NextHops, Object, ObjectKey,
+    ObjectKind, Observed, Owned, Plan, Policy, Protocols, Reason, Resolved, Route, RouteType, Rule,
+    RuleAction, VethAttrs, plan, plan_resolved,
 };
 
 const MARKER: u8 = 116;

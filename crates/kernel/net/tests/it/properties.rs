@@ -9,9 +9,9 @@ use crate::common::{
 use proptest::prelude::*;
 use trueup_net::render::snapshot_hash;
 use trueup_net::{
-    Action, Desired, Dev, Difference, Family, Hold, Item, Kind, Link, Object, ObjectKey,
-    ObjectKind as _, Observed, Op, Ownership, Plan, Reason, Resolution, Resolved, Route, RouteKey,
-    Routes, plan_resolved, plan_with, proof, resolve, resolve_with,
+    Action, Desired, Dev, Difference, Family, Hold, Kind, Link, Object, ObjectKey, ObjectKind,
+    Observed, Op, Ownership, Plan, Reason, Resolution, Resolved, Route, RouteKey, Routes,
+    plan_resolved, plan_with, proof, resolve, resolve_with,
 };
 
 proptest! {
@@ -63,7 +63,7 @@ fn planned() -> impl Strategy<Value = (World, Desired, Plan)> {
 
 /// Leaves one observed object a key, so that none depends on which came first.
 fn thinned(mut world: World) -> World {
-    fn thin<T: Item>(objects: &mut Vec<T>) {
+    fn thin<T: ObjectKind>(objects: &mut Vec<T>) {
         let mut seen = BTreeSet::new();
         objects.retain(|object| seen.insert(object.key()));
     }
@@ -548,7 +548,7 @@ proptest! {
             let mut matcher = names.matcher(routes, kept.clone()).unwrap();
             let mut rest = world.clone();
             let mut rows = std::mem::take(&mut rest.observed.routes);
-            rows.sort_by_key(Item::key);
+            rows.sort_by_key(ObjectKind::key);
             let is_ours = |row: &Route| row.protocol == world.policy.marker;
             let mut there = Vec::new();
             for family in [Family::Inet, Family::Inet6] {
@@ -598,11 +598,11 @@ proptest! {
     #[test]
     fn routes_in_compact_form_make_no_difference_to_a_plan((world, desired, _) in planned()) {
         let mut listed = world;
-        listed.observed.routes.sort_by_key(Item::key);
+        listed.observed.routes.sort_by_key(ObjectKind::key);
         let mut compact = listed.clone();
         compact.observed.compact_routes(&listed.policy);
         let mut all: Vec<Route> = compact.observed.all_routes().map(Cow::into_owned).collect();
-        all.sort_by_key(Item::key);
+        all.sort_by_key(ObjectKind::key);
         prop_assert_eq!(&all, &listed.observed.routes);
         prop_assert_eq!(snapshot_hash(&compact.observed), snapshot_hash(&listed.observed));
         // Where routes are not managed all of them are foreign.

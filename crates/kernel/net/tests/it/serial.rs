@@ -8,9 +8,8 @@ use proptest::sample::select;
 use trueup_net::{
     Address, AddressFlags, BondAttrs, BondMode, BridgeAttrs, Dev, Family, FwMark, IfName,
     IpNetwork, Label, Lifetimes, Link, LinkAddr, LinkKind, MacvlanAttrs, MacvlanMode, Metric,
-    Metrics, Neighbour, NeighbourState, NextHop, NextHops, Object, ObjectKey, PortRange, Prefix,
-    Route, RouteType, Rule, RuleAction, Scope, UidRange, VethAttrs, VlanAttrs, VlanProtocol,
-    VxlanAttrs,
+    Metrics, Neighbour, NeighbourState, NextHop, NextHops, NumberRange, Object, ObjectKey, Prefix,
+    Route, RouteType, Rule, RuleAction, Scope, VethAttrs, VlanAttrs, VlanProtocol, VxlanAttrs,
 };
 
 fn name() -> impl Strategy<Value = IfName> {
@@ -249,7 +248,7 @@ fn rule() -> impl Strategy<Value = Rule> {
     let place = (select(vec![Family::Inet, Family::Inet6]), any::<u32>(), action());
     let ends = (opt(network()), opt(network()), opt(name()), opt(name()));
     let port = || any::<Option<(u16, u16)>>();
-    let ports = |range: Option<(u16, u16)>| range.map(|(start, end)| PortRange { start, end });
+    let ports = |range: Option<(u16, u16)>| range.map(|(start, end)| NumberRange { start, end });
     let numbers = any::<(u8, u8, Option<u8>, Option<u32>, Option<u32>)>();
     let pairs = any::<(Option<(u32, u32)>, Option<(u32, u32)>)>();
     (place, ends, port(), port(), numbers, pairs, any::<[bool; 3]>()).prop_map(
@@ -270,7 +269,7 @@ fn rule() -> impl Strategy<Value = Rule> {
                 .with_ipproto(ipproto)
                 .with_sport(ports(sport))
                 .with_dport(ports(dport))
-                .with_uidrange(uidrange.map(|(start, end)| UidRange { start, end }))
+                .with_uidrange(uidrange.map(|(start, end)| NumberRange { start, end }))
                 .with_l3mdev(l3mdev)
                 .with_suppress_prefixlength(suppress_prefixlength)
                 .with_suppress_ifgroup(suppress_ifgroup)

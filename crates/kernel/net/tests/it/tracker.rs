@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 use trueup_net::{
-    Desired, Dev, Devices, IfName, Item as _, Kinds, Link, NextHop, NextHops, Observed, Owned,
-    Plan, Route, RouteKey, Routes, Tracker, plan,
+    Desired, Dev, Devices, IfName, Kinds, Link, NextHop, NextHops, ObjectKind as _, Observed,
+    Owned, Plan, Route, RouteKey, Routes, Tracker, plan,
 };
 
 const MARKER: u8 = 116;

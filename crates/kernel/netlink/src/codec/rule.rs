@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
-use trueup_net::{Action, Family, FwMark, IfName, Kind, PortRange, Rule, RuleAction, UidRange};
+use trueup_net::{Action, Family, FwMark, IfName, Kind, NumberRange, Rule, RuleAction};
 
 use super::change::{Change, Part, RefusalCause};
 use super::dump_query::{Consistency, DumpQuery};
@@ -336,12 +336,12 @@ fn write_selectors(message: &mut MessageWriter<'_>, rule: &Rule) {
         message.attr_u8(FRA_IP_PROTO, proto);
     }
     for (number, ports) in [(FRA_SPORT_RANGE, rule.sport), (FRA_DPORT_RANGE, rule.dport)] {
-        if let Some(PortRange { start, end }) = ports {
+        if let Some(NumberRange { start, end }) = ports {
             let ([a, b], [c, d]) = (start.to_ne_bytes(), end.to_ne_bytes());
             message.attr(number, &[a, b, c, d]);
         }
     }
-    if let Some(UidRange { start, end }) = rule.uidrange {
+    if let Some(NumberRange { start, end }) = rule.uidrange {
         let mut range = [0; 8];
         range[..4].copy_from_slice(&start.to_ne_bytes());
         range[4..].copy_from_slice(&end.to_ne_bytes());
@@ -358,12 +358,12 @@ fn write_selectors(message: &mut MessageWriter<'_>, rule: &Rule) {
     }
 }
 
-fn read_ports(payload: &[u8]) -> Option<PortRange> {
+fn read_ports(payload: &[u8]) -> Option<NumberRange<u16>> {
     let (start, end) = payload.split_at_checked(2)?;
-    Some(PortRange { start: read_u16(start)?, end: read_u16(end)? })
+    Some(NumberRange { start: read_u16(start)?, end: read_u16(end)? })
 }
 
-fn read_uids(payload: &[u8]) -> Option<UidRange> {
+fn read_uids(payload: &[u8]) -> Option<NumberRange<u32>> {
     let (start, end) = payload.split_at_checked(4)?;
-    Some(UidRange { start: read_u32(start)?, end: read_u32(end)? })
+    Some(NumberRange { start: read_u32(start)?, end: read_u32(end)? })
 }

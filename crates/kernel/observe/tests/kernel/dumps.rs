@@ -9,7 +9,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use trueup_net::{Family, Item, Kind, Kinds, Route, Rule};
+use trueup_net::{Family, Kind, Kinds, ObjectKind, Route, Rule};
 use trueup_netlink::codec::{self, existing};
 use trueup_netlink::{Connect, Namespace, Transport};
 use trueup_observe::{Incomplete, Observer, ReadScope, Snapshot};
@@ -100,7 +100,7 @@ fn of(kind: Kind, family: Family) -> ReadScope {
 }
 
 /// Takes snapshots, and looks for the rows that stayed. How many were complete.
-fn watched<T: Item>(
+fn watched<T: ObjectKind>(
     count: usize,
     scope: &ReadScope,
     stayed: &[T],
@@ -111,14 +111,14 @@ fn watched<T: Item>(
 }
 
 /// As [`watched`], through an observer that is given.
-fn watched_by<T: Item>(
+fn watched_by<T: ObjectKind>(
     mut observer: Observer,
     count: usize,
     scope: &ReadScope,
     stayed: &[T],
     rows: impl Fn(&Snapshot) -> BTreeSetOf<T>,
 ) -> usize {
-    let stayed: BTreeSet<T::Key> = stayed.iter().map(Item::key).collect();
+    let stayed: BTreeSet<T::Key> = stayed.iter().map(ObjectKind::key).collect();
     let kind = Kind::ALL.into_iter().find(|kind| scope.kinds.contains(*kind)).unwrap();
     let mut complete = 0;
     for n in 0..count {
@@ -141,16 +141,16 @@ fn watched_by<T: Item>(
 }
 
 /// How many rows of ours there are, and their keys.
-type BTreeSetOf<T> = (usize, BTreeSet<<T as Item>::Key>);
+type BTreeSetOf<T> = (usize, BTreeSet<<T as ObjectKind>::Key>);
 
 fn our_routes(snapshot: &Snapshot) -> BTreeSetOf<Route> {
     let ours = || snapshot.observed.routes.iter().filter(|it| it.protocol == OURS);
-    (ours().count(), ours().map(Item::key).collect())
+    (ours().count(), ours().map(ObjectKind::key).collect())
 }
 
 fn our_rules(snapshot: &Snapshot) -> BTreeSetOf<Rule> {
     let ours = || snapshot.observed.rules.iter().filter(|it| it.protocol == OURS);
-    (ours().count(), ours().map(Item::key).collect())
+    (ours().count(), ours().map(ObjectKind::key).collect())
 }
 
 fn added(routes: Vec<Route>) -> Vec<Route> {

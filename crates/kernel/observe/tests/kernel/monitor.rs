@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use trueup_net::{Family, Item, Kinds};
+use trueup_net::{Family, Kinds, ObjectKind};
 use trueup_netlink::codec::{self, existing};
 use trueup_netlink::{Multicast, Namespace};
 use trueup_observe::{DirtySet, Monitor, RECEIVE_BUFFER, WatchScope};

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use trueup_net::{
-    Action, Address, AddressKey, Desired, DuplicateDetection, Hold, Item as _, Notice, Object,
-    ObjectKey, Observed, Op, Plan, Reason,
+    Action, Address, AddressKey, Desired, DuplicateDetection, Hold, Notice, Object, ObjectKey,
+    ObjectKind as _, Observed, Op, Plan, Reason,
 };
 
 use crate::key::{ObjectId, key_id, object_id};

@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use trueup_net::{
-    IfName, Item as _, Kind, Kinds, Object, ObjectKind as _, Observed, OfKind, Owned, Policy,
-    RouteKey, each_kind,
+    IfName, Kind, Kinds, Object, ObjectKind as _, Observed, OfKind, Owned, Policy, RouteKey,
+    each_kind,
 };
 use trueup_reconcile::{Claim, Ledger, LedgerError};
 

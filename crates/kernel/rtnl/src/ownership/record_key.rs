@@ -9,9 +9,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use trueup_net::{
-    Action, Address, AddressKey, Dev, Family, IfName, Item as _, Kind, Link, Neighbour,
-    NeighbourKey, Nexthop, Object, ObjectKind, Observed, Owned, Route, RouteKey, Rule, kinds,
-    with_object,
+    Action, Address, AddressKey, Dev, Family, IfName, Kind, Link, Neighbour, NeighbourKey, Nexthop,
+    Object, ObjectKind, Observed, Owned, Route, RouteKey, Rule, kinds, with_object,
 };
 
 /// Where an object is.

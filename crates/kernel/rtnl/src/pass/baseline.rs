@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use trueup_net::{
-    Desired, Dev, Devices, IfName, Item as _, Kind, Kinds, Link, NextHops, NexthopMode, Object,
-    Observed, Route, RouteDependencies, RouteKey, Routes, Tracker,
+    Desired, Dev, Devices, IfName, Kind, Kinds, Link, NextHops, NexthopMode, Object,
+    ObjectKind as _, Observed, Route, RouteDependencies, RouteKey, Routes, Tracker,
 };
 use trueup_observe::{DirtySet, WatchScope};
 use trueup_reconcile::OpKey;

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use trueup_net::{
-    Action, Dev, Family, ForwardingEntry, Item, Kind, Kinds, Link, NextHops, Nexthop, Object,
+    Action, Dev, Family, ForwardingEntry, Kind, Kinds, Link, NextHops, Nexthop, Object, ObjectKind,
     Observed, Op, Plan, Protocols, Route, RouteKey,
 };
 use trueup_observe::{DirtySet, Incomplete, Observer, ReadScope, Snapshot};

@@ -10,8 +10,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use trueup_net::{
-    Desired, DumpMatcher, Family, IfName, Item, Kind, Kinds, Link, LinkStatus, Observed, Policy,
-    Resolution, Route, RouteKey, Routes,
+    Desired, DumpMatcher, Family, IfName, Kind, Kinds, Link, LinkStatus, ObjectKind, Observed,
+    Policy, Resolution, Route, RouteKey, Routes,
 };
 use trueup_observe::{Incomplete, Observer, ReadScope, Snapshot};
 
@@ -313,7 +313,7 @@ impl<'a> Reader<'a> {
             .routes
             .iter()
             .filter(|route| route.protocol != self.policy.marker)
-            .map(Item::key)
+            .map(ObjectKind::key)
             .filter(|key| self.desired.has_route(key))
             .for_each(|key| foreign.add(key));
         if snapshot.observed.complete.contains(Kind::Route) {
@@ -504,9 +504,9 @@ fn fill(snapshot: &mut Snapshot, again: Snapshot, read_again: Kinds) {
 }
 
 /// Adds the objects of which there are none on the key. Returns true if the added lack a key.
-fn add_missing<T: Item>(to: &mut Vec<T>, from: Vec<T>) -> bool {
-    let there: BTreeSet<T::Key> = to.iter().map(Item::key).collect();
-    let added: BTreeSet<T::Key> = from.iter().map(Item::key).collect();
+fn add_missing<T: ObjectKind>(to: &mut Vec<T>, from: Vec<T>) -> bool {
+    let there: BTreeSet<T::Key> = to.iter().map(ObjectKind::key).collect();
+    let added: BTreeSet<T::Key> = from.iter().map(ObjectKind::key).collect();
     to.extend(from.into_iter().filter(|item| !there.contains(&item.key())));
     !there.is_subset(&added)
 }

@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 
 use trueup_apply::{ErrorClass, Outcome};
 use trueup_net::{
-    Action, Desired, Item as _, Kind, Object, ObjectKind as _, Observed, Plan, Route, RouteKey,
-    Routes,
+    Action, Desired, Kind, Object, ObjectKind as _, Observed, Plan, Route, RouteKey, Routes,
 };
 
 use super::apply::Applied;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use trueup_net::{Action, Desired, Item as _, NextHops, Object, Route, RouteKey};
+use trueup_net::{Action, Desired, NextHops, Object, ObjectKind as _, Route, RouteKey};
 use trueup_reconcile::{Extent, Hints, PassInput, PassLimits, Report as _, Source as _};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Outcome, Rtnl};
 use trueup_testkit::fields::OURS;

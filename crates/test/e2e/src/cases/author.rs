@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use trueup_net::{Desired, Family, IfName, Item as _, Link, LinkKind, VethAttrs};
+use trueup_net::{Desired, Family, IfName, Link, LinkKind, ObjectKind as _, VethAttrs};
 
 use super::links::links;
 use super::objects::{address, neighbour, rule};

@@ -232,7 +232,8 @@ pub fn rule(rule: &Rule) -> Fields {
     let mark = rule.fwmark.map(|fw| format!("{}/{:#x}", fw.mark, fw.mask));
     put(&mut fields, "fwmark", mark);
     put(&mut fields, "ipproto", nonzero(rule.ipproto.unwrap_or(0).into()));
-    let ports = |p: Option<trueup_net::PortRange>| p.map(|p| format!("{}-{}", p.start, p.end));
+    let ports =
+        |p: Option<trueup_net::NumberRange<u16>>| p.map(|p| format!("{}-{}", p.start, p.end));
     put(&mut fields, "sport", ports(rule.sport));
     put(&mut fields, "dport", ports(rule.dport));
     put(&mut fields, "uidrange", rule.uidrange.map(|u| format!("{}-{}", u.start, u.end)));

@@ -2,8 +2,8 @@
 
 use ipnetwork::IpNetwork;
 use trueup_net::{
-    Address, AddressFlags, Family, FwMark, IfName, Lifetimes, Neighbour, NeighbourState, PortRange,
-    Rule, RuleAction, Scope, UidRange,
+    Address, AddressFlags, Family, FwMark, IfName, Lifetimes, Neighbour, NeighbourState,
+    NumberRange, Rule, RuleAction, Scope,
 };
 
 use super::author::{DEVICES, ip};
@@ -113,10 +113,10 @@ pub(crate) fn rule(spec: &RuleSpec, clean: bool) -> Rule {
     rule.fwmark = has(4).then_some(FwMark { mark: 7, mask: if other { 0xff } else { u32::MAX } });
     rule.tos = if has(5) { 8 } else { 0 };
     rule.ipproto = (has(6) || has(7)).then_some(17);
-    rule.sport = has(6).then_some(PortRange { start: 53, end: if other { 60 } else { 53 } });
-    rule.dport = has(7).then_some(PortRange { start: 1000, end: 2000 });
+    rule.sport = has(6).then_some(NumberRange { start: 53, end: if other { 60 } else { 53 } });
+    rule.dport = has(7).then_some(NumberRange { start: 1000, end: 2000 });
     // In the test's user namespace there is no other user.
-    rule.uidrange = has(8).then_some(UidRange { start: 0, end: 0 });
+    rule.uidrange = has(8).then_some(NumberRange { start: 0, end: 0 });
     rule.suppress_prefixlength = (has(9) && matches!(action, RuleAction::Lookup(_))).then_some(0);
     rule.suppress_ifgroup = (has(10) && matches!(action, RuleAction::Lookup(_))).then_some(3);
     rule

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use crate::error::{Result, bail};
 use trueup_net::{
-    Family, IpNetwork, Item as _, Kind, Kinds, Prefix, RouteKey, Rule, RuleAction, table,
+    Family, IpNetwork, Kind, Kinds, ObjectKind as _, Prefix, RouteKey, Rule, RuleAction, table,
 };
 use trueup_netlink::codec::{ReadScope, route};
 use trueup_netlink::wire::MessageWriter;

@@ -1,7 +1,7 @@
 //! The order of ops on addresses.
 
 use super::Address;
-use crate::kinds::{Action, Cleared, Dependencies, Item as _, Ordered, Provider, Stage};
+use crate::kinds::{Action, Cleared, Dependencies, ObjectKind as _, Ordered, Provider, Stage};
 
 impl Address {
     /// Notes that the address is local, and its subnet on the link.

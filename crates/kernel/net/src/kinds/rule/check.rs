@@ -1,7 +1,7 @@
 //! Checks of a desired rule: what the kernel would refuse whatever the state, and what it would
 //! store as something else, so that no pass could converge.
 
-use super::{PortRange, Rule, RuleAction};
+use super::{NumberRange, Rule, RuleAction};
 use crate::check::{Check, must};
 use crate::values::{Family, Prefix};
 
@@ -27,7 +27,8 @@ impl Check for Rule {
             }
             _ => {}
         }
-        let range = |ports: PortRange| (1..=ports.end).contains(&ports.start) && ports.end < 65535;
+        let range =
+            |ports: NumberRange<u16>| (1..=ports.end).contains(&ports.start) && ports.end < 65535;
         must(
             self.sport.is_none_or(range) && self.dport.is_none_or(range),
             "a range of ports runs from the lower to the higher, within 1 to 65534",

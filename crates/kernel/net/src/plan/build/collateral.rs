@@ -6,7 +6,7 @@ use super::Findings;
 use crate::collateral::{CollateralIndex, Effects, on_nexthops};
 use crate::devices::Devices;
 use crate::kinds::Action;
-use crate::kinds::{Item as _, Kind, Object};
+use crate::kinds::{Kind, Object, ObjectKind as _};
 use crate::observed::Observed;
 use crate::op::{Op, Reason};
 use crate::ownership::Proof;

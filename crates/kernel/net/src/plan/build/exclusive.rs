@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{ConflictPolicy, Findings};
-use crate::kinds::{Action, Address, Item as _, Kind, ObjectKey};
+use crate::kinds::{Action, Address, Kind, ObjectKey, ObjectKind as _};
 use crate::observed::Observed;
 use crate::op::{Hold, Reason};
 use crate::values::{Dev, IfName, Protocols};

@@ -10,7 +10,7 @@ use trueup_diff::{Found, Verdict, decide};
 use super::{ConflictPolicy, Find, Findings};
 use crate::error::DesiredError;
 use crate::kinds::Action;
-use crate::kinds::{Canonical, Item, Kind, Object, Rule, Selectors};
+use crate::kinds::{Canonical, Kind, Object, ObjectKind, Rule, Selectors};
 use crate::observed::Observed;
 use crate::op::Reason;
 use crate::ownership::Proof;
@@ -45,7 +45,7 @@ fn without_satisfied<'a>(
     let proof = policy.proof;
     let bearing = |rule: &Rule, protocol| Rule { protocol, ..rule.clone() };
     let ours = observed.iter().filter(|rule| proof.is_ours(*rule));
-    let own_keys = LazyCell::new(|| ours.map(Item::key).collect::<HashSet<Rule>>());
+    let own_keys = LazyCell::new(|| ours.map(ObjectKind::key).collect::<HashSet<Rule>>());
     // Of equal ones that which is ours already serves, else that of the lowest protocol.
     let mut others: HashMap<Rule, (bool, u8)> = HashMap::new();
     for rule in observed.iter().filter(|rule| !proof.bears_marker::<Rule>(rule.protocol)) {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use crate::kinds::{
-    Action, Address, AddressKey, Cleared, Item as _, Link, LinkKind, Object, VlanAttrs,
+    Action, Address, AddressKey, Cleared, Link, LinkKind, Object, ObjectKind as _, VlanAttrs,
     VlanProtocol,
 };
 use crate::observed::Observed;

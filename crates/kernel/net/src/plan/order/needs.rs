@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::kinds::{
-    Action, AddressKey, Dependencies, Item as _, Link, LostRoutes, Object, Ordered, Provider, Route,
+    Action, AddressKey, Dependencies, Link, LostRoutes, Object, ObjectKind as _, Ordered, Provider,
+    Route,
 };
 use crate::observed::Observed;
 use crate::op::{Hold, Op, Reason};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
 use std::net::IpAddr;
 
-use crate::kinds::{Item as _, NextHops, Route};
+use crate::kinds::{NextHops, ObjectKind as _, Route};
 use crate::routes::index::{Id, Key4, Key6, Packed, Routes};
 
 /// What is to be done with a row.

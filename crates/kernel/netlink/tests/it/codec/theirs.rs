@@ -208,8 +208,10 @@ pub(crate) fn rule(ours: &Rule) -> RuleMessage {
         other => panic!("{other:?}"),
     };
     theirs.header.action = action;
-    let ports = |range: trueup_net::PortRange| RulePortRange { start: range.start, end: range.end };
-    let uids = |range: trueup_net::UidRange| RuleUidRange { start: range.start, end: range.end };
+    let ports =
+        |range: trueup_net::NumberRange<u16>| RulePortRange { start: range.start, end: range.end };
+    let uids =
+        |range: trueup_net::NumberRange<u32>| RuleUidRange { start: range.start, end: range.end };
     theirs.attributes = [
         Some(RuleAttribute::Priority(ours.priority)),
         Some(RuleAttribute::Protocol(ours.protocol.into())),

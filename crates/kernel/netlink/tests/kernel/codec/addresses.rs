@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use trueup_net::{
-    Address, AddressFlags, Dev, FOREVER, Family, Item, Kinds, Lifetimes, ObjectKind as _, Scope,
+    Address, AddressFlags, Dev, FOREVER, Family, Kinds, Lifetimes, ObjectKind, Scope,
 };
 use trueup_netlink::codec::{EncodeError, address, existing};
 

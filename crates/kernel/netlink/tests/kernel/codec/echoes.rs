@@ -1,8 +1,8 @@
 //! The kernel's echoes of changes (`NLM_F_ECHO`), and the changes without one.
 
 use trueup_net::{
-    Address, Dev, Family, IfName, Item as _, Link, LinkAddr, LinkKind, Metric, Neighbour, NextHop,
-    NextHops, Route, RouteType, Rule, RuleAction,
+    Address, Dev, Family, IfName, Link, LinkAddr, LinkKind, Metric, Neighbour, NextHop, NextHops,
+    ObjectKind as _, Route, RouteType, Rule, RuleAction,
 };
 use trueup_netlink::codec::{EncodeError, address, existing, link, neighbour, route, rule};
 use trueup_netlink::{Batch, Outcome, Push};

@@ -1,6 +1,6 @@
 //! Neighbours.
 
-use trueup_net::{Dev, Family, Item, LinkAddr, Neighbour, NeighbourState, ObjectKind as _};
+use trueup_net::{Dev, Family, LinkAddr, Neighbour, NeighbourState, ObjectKind};
 use trueup_netlink::codec::{EncodeError, existing, neighbour};
 
 use super::net::{FOREIGN, Net, OURS};

@@ -1,8 +1,7 @@
 //! Routes.
 
 use trueup_net::{
-    Dev, Family, Item, Metric, Metrics, NextHop, NextHops, ObjectKind as _, Prefix, Route,
-    RouteType, Scope,
+    Dev, Family, Metric, Metrics, NextHop, NextHops, ObjectKind, Prefix, Route, RouteType, Scope,
 };
 use trueup_netlink::codec::{EncodeError, existing, route};
 use trueup_netlink::wire::{MessageWriter, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL};

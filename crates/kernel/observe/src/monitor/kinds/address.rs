@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use trueup_net::{Address, Family, Item as _, Kind, ObjectKey};
+use trueup_net::{Address, Family, Kind, ObjectKey, ObjectKind as _};
 use trueup_netlink::codec::KindCodec as _;
 use trueup_netlink::filter::Instruction;
 use trueup_netlink::wire::Message;

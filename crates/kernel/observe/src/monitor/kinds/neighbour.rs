@@ -1,6 +1,6 @@
 //! The events of neighbours.
 
-use trueup_net::{Item as _, Kind, Neighbour, ObjectKey};
+use trueup_net::{Kind, Neighbour, ObjectKey, ObjectKind as _};
 use trueup_netlink::codec::KindCodec as _;
 use trueup_netlink::filter::Instruction;
 use trueup_netlink::wire::Message;

@@ -1,6 +1,6 @@
 //! The events of routes.
 
-use trueup_net::{Dev, Item as _, Kind, ObjectKey, Route};
+use trueup_net::{Dev, Kind, ObjectKey, ObjectKind as _, Route};
 use trueup_netlink::codec::KindCodec as _;
 use trueup_netlink::filter::{Instruction, swapped_half};
 use trueup_netlink::wire::{Message, NLM_F_EXCL, NLM_F_REPLACE};
