@@ -16,7 +16,7 @@ use trueup_netlink::wire::{
     NLMSG_NOOP,
 };
 use trueup_netlink::{
-    Attribute, Batch, ErrorKind, Group, KernelError, Multicast, Namespace, Outcome, Push, Socket,
+    Batch, ErrorKind, Group, KernelError, Multicast, Namespace, Outcome, Push, Socket,
 };
 use trueup_observe::{Incomplete, Monitor, Observer, ReadScope, WatchScope};
 
@@ -74,7 +74,7 @@ fn errno(body: &[u8]) -> Option<i32> {
 /// The attribute that the kernel objects to is one of the request.
 fn read(error: &KernelError, request: &[u8]) {
     assert!(error.message().is_none_or(|words| !words.contains('\0')));
-    let Some(attribute) = error.attribute().map(Attribute::path) else {
+    let Some(attribute) = error.attribute().map(|(_, path)| path) else {
         return;
     };
     let mut level = &request[16 + 12..];

@@ -31,7 +31,7 @@ pub mod rule;
 use std::net::IpAddr;
 
 pub use change::{Change, DeviceIndexes, Part, RefusalCause};
-pub use dump_query::{Consistency, DumpQuery, DumpRow, RowPosition};
+pub use dump_query::{Consistency, DumpQuery, RowPosition};
 pub use kind_codec::{KindCodec, decode};
 pub use read_scope::ReadScope;
 use trueup_net::{Dev, Family, Kind};

@@ -5,17 +5,15 @@
 //! `NLM_F_ACK_TLVS` is set. An `NLMSG_DONE` holds no request: a dump's own error and its
 //! attributes stand at its front. Source: `linux/netlink.h`.
 
-use crate::kernel_error::{Attribute, AttributePolicy, KernelError, Missing};
+use crate::kernel_error::KernelError;
 use crate::wire::{
     ATTR_HEADER_LEN, Attrs, HEADER_LEN, Header, Message, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLMSG_DONE,
-    align, read_i32, read_string, read_u16, read_u32, read_u64,
+    align, read_i32, read_string, read_u16, read_u32,
 };
 
 const NLMSGERR_ATTR_MSG: u16 = 1;
 const NLMSGERR_ATTR_OFFS: u16 = 2;
-const NLMSGERR_ATTR_POLICY: u16 = 4;
 const NLMSGERR_ATTR_MISS_TYPE: u16 = 5;
-const NLMSGERR_ATTR_MISS_NEST: u16 = 6;
 
 /// Reads the answer from an `NLMSG_ERROR` or `NLMSG_DONE`.
 ///
@@ -51,45 +49,19 @@ fn tlvs<'a>(message: &Message<'a>) -> Option<&'a [u8]> {
 }
 
 fn read_tlvs(error: &mut KernelError, tlvs: &[u8], request: &[u8]) {
-    let mut nest = None;
-    let mut missing = None;
     for (kind, payload) in Attrs::new(tlvs) {
         match kind {
             NLMSGERR_ATTR_MSG => {
                 error.message = Some(String::from_utf8_lossy(read_string(payload)).into());
             }
             NLMSGERR_ATTR_OFFS => {
-                error.attribute = read_u32(payload)
-                    .map(|offset| Attribute { offset, path: resolve(request, offset).into() });
+                error.attribute =
+                    read_u32(payload).map(|offset| (offset, resolve(request, offset).into()));
             }
-            NLMSGERR_ATTR_POLICY => error.policy = Some(Box::new(read_policy(payload))),
-            NLMSGERR_ATTR_MISS_TYPE => missing = read_u32(payload),
-            NLMSGERR_ATTR_MISS_NEST => nest = read_u32(payload),
+            NLMSGERR_ATTR_MISS_TYPE => error.missing = read_u32(payload),
             _ => {}
         }
     }
-    error.missing = missing.map(|kind| Missing { kind, nest });
-}
-
-fn read_policy(payload: &[u8]) -> AttributePolicy {
-    let signed = |payload: &[u8]| read_u64(payload).map(u64::cast_signed);
-    let mut policy = AttributePolicy::default();
-    for (kind, payload) in Attrs::new(payload) {
-        match kind {
-            1 => policy.kind = read_u32(payload),
-            2 => policy.signed.0 = signed(payload),
-            3 => policy.signed.1 = signed(payload),
-            4 => policy.unsigned.0 = read_u64(payload),
-            5 => policy.unsigned.1 = read_u64(payload),
-            6 => policy.length.0 = read_u32(payload),
-            7 => policy.length.1 = read_u32(payload),
-            // Bitfields report 32 bits, masked integers 64.
-            10 => policy.mask = read_u32(payload).map(u64::from),
-            12 => policy.mask = read_u64(payload),
-            _ => {}
-        }
-    }
-    policy
 }
 
 /// The attribute numbers that lead to the attribute at `offset` of `request`.
@@ -190,20 +162,14 @@ mod tests {
             message.attr_string(NLMSGERR_ATTR_MSG, b"Invalid metric");
             message.attr_u32(NLMSGERR_ATTR_OFFS, 32);
             message.attr_u32(NLMSGERR_ATTR_MISS_TYPE, 5);
-            message.attr_u32(NLMSGERR_ATTR_MISS_NEST, 28);
-            let policy = message.nest(NLMSGERR_ATTR_POLICY);
-            message.attr_u32(1, 4);
-            message.attr(5, &9_u64.to_ne_bytes());
-            message.end_nest(policy);
         };
         let capped = NLM_F_CAPPED | NLM_F_ACK_TLVS;
         for (flags, echo) in [(capped, &request[..16]), (NLM_F_ACK_TLVS, &request[..])] {
             let error = read(&error(flags, 22, echo, tlvs), &request).unwrap().unwrap_err();
             assert_eq!(error.errno(), 22);
             assert_eq!(error.message(), Some("Invalid metric"));
-            assert_eq!(error.attribute().unwrap().path(), [8, 2]);
-            assert_eq!(error.missing(), Some(&Missing { kind: 5, nest: Some(28) }));
-            assert_eq!(error.policy().unwrap().unsigned, (None, Some(9)));
+            assert_eq!(error.attribute(), Some((32, &[8, 2][..])));
+            assert_eq!(error.missing(), Some(5));
         }
     }
 

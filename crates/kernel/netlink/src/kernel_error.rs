@@ -11,16 +11,16 @@ use std::io;
 pub struct KernelError {
     pub(crate) errno: i32,
     pub(crate) message: Option<Box<str>>,
-    pub(crate) attribute: Option<Attribute>,
-    pub(crate) missing: Option<Missing>,
-    pub(crate) policy: Option<Box<AttributePolicy>>,
+    /// The offset of the attribute that the kernel objects to, and the numbers that lead there.
+    pub(crate) attribute: Option<(u32, Box<[u16]>)>,
+    pub(crate) missing: Option<u32>,
 }
 
 impl KernelError {
     /// Makes a refusal of which only the errno (positive) is known.
     #[must_use]
     pub fn from_errno(errno: i32) -> Self {
-        Self { errno, message: None, attribute: None, missing: None, policy: None }
+        Self { errno, message: None, attribute: None, missing: None }
     }
 
     /// Returns the errno, positive.
@@ -41,22 +41,19 @@ impl KernelError {
         self.message.as_deref()
     }
 
-    /// Returns the attribute that the kernel objects to (`NLMSGERR_ATTR_OFFS`).
+    /// Returns the attribute that the kernel objects to (`NLMSGERR_ATTR_OFFS`): its offset, in bytes
+    /// from the start of the message's header, and the numbers of the attributes that lead there,
+    /// from the outermost in. The last is that one or, where it lies in an array of structs, the one
+    /// that holds it. They are empty when unresolvable.
     #[must_use]
-    pub fn attribute(&self) -> Option<&Attribute> {
-        self.attribute.as_ref()
+    pub fn attribute(&self) -> Option<(u32, &[u16])> {
+        self.attribute.as_ref().map(|(offset, path)| (*offset, &**path))
     }
 
-    /// Returns the attribute that the kernel misses (`NLMSGERR_ATTR_MISS_TYPE`).
+    /// Returns the number of the attribute that the kernel misses (`NLMSGERR_ATTR_MISS_TYPE`).
     #[must_use]
-    pub fn missing(&self) -> Option<&Missing> {
-        self.missing.as_ref()
-    }
-
-    /// Returns what the kernel accepts for the attribute (`NLMSGERR_ATTR_POLICY`).
-    #[must_use]
-    pub fn policy(&self) -> Option<&AttributePolicy> {
-        self.policy.as_deref()
+    pub fn missing(&self) -> Option<u32> {
+        self.missing
     }
 
     /// Returns whether a privilege is missing (`EPERM`, `EACCES`).
@@ -86,80 +83,21 @@ impl fmt::Display for KernelError {
         if let Some(message) = &self.message {
             write!(f, ": {message}")?;
         }
-        if let Some(missing) = &self.missing {
-            write!(f, ", attribute {} is missing", missing.kind)?;
-        } else if let Some(attribute) = &self.attribute {
-            write!(f, ", {attribute}")?;
+        if let Some(missing) = self.missing {
+            write!(f, ", attribute {missing} is missing")?;
+        } else if let Some((offset, path)) = &self.attribute {
+            if path.is_empty() {
+                write!(f, ", at byte {offset}")?;
+            } else {
+                let path: Vec<String> = path.iter().map(u16::to_string).collect();
+                write!(f, ", at attribute {}", path.join("/"))?;
+            }
         }
         match self.name() {
             Some(name) => write!(f, " ({name} {})", self.errno),
             None => write!(f, " (errno {})", self.errno),
         }
     }
-}
-
-/// The attribute of a request that the kernel objects to.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Attribute {
-    pub(crate) offset: u32,
-    pub(crate) path: Box<[u16]>,
-}
-
-impl Attribute {
-    /// Returns its offset, in bytes from the start of the message's header.
-    #[must_use]
-    pub fn offset(&self) -> u32 {
-        self.offset
-    }
-
-    /// Attribute numbers from the outermost in, the last the one that the kernel objects to or,
-    /// where that lies in an array of structs, the one that holds it. Empty when unresolvable.
-    #[must_use]
-    pub fn path(&self) -> &[u16] {
-        &self.path
-    }
-}
-
-impl fmt::Display for Attribute {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.path.is_empty() {
-            return write!(f, "at byte {}", self.offset);
-        }
-        f.write_str("at attribute ")?;
-        for (depth, kind) in self.path.iter().enumerate() {
-            let separator = if depth == 0 { "" } else { "/" };
-            write!(f, "{separator}{kind}")?;
-        }
-        Ok(())
-    }
-}
-
-/// An attribute that a request lacks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub struct Missing {
-    /// Its number.
-    pub kind: u32,
-    /// Where the nest that should hold it begins, in bytes from the start of the message's
-    /// header; `None` for the message's own level.
-    pub nest: Option<u32>,
-}
-
-/// What the kernel accepts for an attribute (`enum netlink_policy_type_attr`). Only the limits
-/// that it reported are set.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub struct AttributePolicy {
-    /// The attribute's type (`enum netlink_attribute_type`).
-    pub kind: Option<u32>,
-    /// Least and greatest value of a signed number.
-    pub signed: (Option<i64>, Option<i64>),
-    /// Least and greatest value of an unsigned number.
-    pub unsigned: (Option<u64>, Option<u64>),
-    /// Least and greatest length in bytes.
-    pub length: (Option<u32>, Option<u32>),
-    /// The bits that may be set.
-    pub mask: Option<u64>,
 }
 
 /// The C library's text for an errno, without the standard library's `(os error N)`.
@@ -211,7 +149,7 @@ mod tests {
         assert_eq!(error.to_string(), "No such device (ENODEV 19)");
         error.message = Some("Device does not exist".into());
         assert_eq!(error.to_string(), "No such device: Device does not exist (ENODEV 19)");
-        error.attribute = Some(Attribute { offset: 36, path: Box::new([18, 2]) });
+        error.attribute = Some((36, Box::new([18, 2])));
         let wanted = "No such device: Device does not exist, at attribute 18/2 (ENODEV 19)";
         assert_eq!(error.to_string(), wanted);
         assert!(KernelError::from_errno(9999).to_string().ends_with("(errno 9999)"));

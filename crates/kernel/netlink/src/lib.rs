@@ -25,7 +25,7 @@ pub use boot_id::boot_id;
 pub use dump::{DUMP_ATTEMPTS, Dump, DumpStep};
 pub use error::{Error, ErrorKind, is_transient};
 pub use group::Group;
-pub use kernel_error::{Attribute, AttributePolicy, KernelError, Missing};
+pub use kernel_error::KernelError;
 pub use markers::{Marker, Markers, markers};
 pub use multicast::Multicast;
 pub use netns::{Namespace, NamespaceId};

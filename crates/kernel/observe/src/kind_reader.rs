@@ -99,9 +99,9 @@ struct DecodedRows<'a, K, F> {
 
 impl<K: KindCodec, F: FnMut(&K) -> bool> RowReader<K> for DecodedRows<'_, K, F> {
     fn row(&mut self, body: &[u8], items: &mut Vec<K>) -> Result<Option<RowPosition>, Undecodable> {
-        let row = K::decode_row(body, self.scope, self.query)?;
-        items.extend(row.object.filter(|object| (self.keep)(object)));
-        Ok(row.position)
+        let (object, position) = K::decode_row(body, self.scope, self.query)?;
+        items.extend(object.filter(|object| (self.keep)(object)));
+        Ok(position)
     }
 }
 

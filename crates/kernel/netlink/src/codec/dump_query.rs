@@ -66,13 +66,3 @@ pub struct RowPosition {
     /// The destination's address.
     pub dst: u32,
 }
-
-/// A row of a dump.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct DumpRow<T> {
-    /// The object; `None` for a row that is no object of the kind, or is out of scope.
-    pub object: Option<T>,
-    /// The position of the row, where rows have one.
-    pub position: Option<RowPosition>,
-}

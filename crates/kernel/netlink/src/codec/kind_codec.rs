@@ -3,7 +3,7 @@
 use trueup_net::{Action, Link, Object, ObjectKind, each_kind};
 
 use super::change::{Change, Part, RefusalCause};
-use super::dump_query::{DumpQuery, DumpRow};
+use super::dump_query::{DumpQuery, RowPosition};
 use super::read_scope::ReadScope;
 use super::{EncodeError, Undecodable};
 use crate::group::Group;
@@ -32,7 +32,8 @@ pub trait KindCodec: ObjectKind + PartialEq {
     /// When the message is too short or does not say what identifies the object.
     fn decode(body: &[u8]) -> Result<Option<Self>, Undecodable>;
 
-    /// Decodes a row of a dump.
+    /// Decodes a row of a dump: the object, or `None` for a row that is no object of the kind or is
+    /// out of scope, and the position of the row, where rows have one.
     ///
     /// # Errors
     ///
@@ -41,8 +42,8 @@ pub trait KindCodec: ObjectKind + PartialEq {
         body: &[u8],
         _scope: &ReadScope,
         _query: &DumpQuery,
-    ) -> Result<DumpRow<Self>, Undecodable> {
-        Ok(DumpRow { object: Self::decode(body)?, position: None })
+    ) -> Result<(Option<Self>, Option<RowPosition>), Undecodable> {
+        Ok((Self::decode(body)?, None))
     }
 
     /// Returns the dumps that together list the objects of a scope. `is_strict` says whether the

@@ -6,7 +6,7 @@ mod row;
 
 use std::net::IpAddr;
 
-use trueup_net::{Family, Metrics, NextHops, Prefix, Route, RouteType, Scope, setters};
+use trueup_net::{Family, Metrics, NextHops, Prefix, Route, Scope};
 
 pub use self::row::Row;
 use super::{EncodeError, Resolve, Undecodable, family_number, index_of};
@@ -51,30 +51,6 @@ const RTNH_LEN: usize = 8;
 const TABLE_UNSPEC: u8 = 0;
 /// The index of the loopback device, the same in every namespace.
 const LOOPBACK: u32 = 1;
-
-/// What a route dump is limited to, beside its family.
-///
-/// The kernel heeds it only on a socket with `NETLINK_GET_STRICT_CHK`, and then answers a table
-/// that does not exist with `ENOENT`; without it everything comes. So filter again what arrives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Filter {
-    /// The table.
-    pub table: Option<u32>,
-    /// Who installed it (`rtm_protocol`).
-    pub protocol: Option<u8>,
-    /// The type.
-    pub kind: Option<RouteType>,
-    /// The interface index of a next hop.
-    pub oif: Option<u32>,
-}
-
-setters! { impl Filter {
-    with_table(table: impl Into<Option<u32>>);
-    with_protocol(protocol: impl Into<Option<u8>>);
-    with_kind(kind: impl Into<Option<RouteType>>);
-    with_oif(oif: impl Into<Option<u32>>);
-} }
 
 /// Decodes the body of a [`NEW`] or [`DELETE`] message: [`Row::parse`] and [`Row::to_route`].
 ///
@@ -161,7 +137,11 @@ pub fn delete(
     Ok(message.finish()?)
 }
 
-/// Encodes the request for all routes of a family that pass a filter.
+/// Encodes the request for all routes of a family, in a table and by a protocol (`rtm_protocol`) if
+/// these are given.
+///
+/// The kernel heeds both only on a socket with `NETLINK_GET_STRICT_CHK`, and then answers a table
+/// that does not exist with `ENOENT`; without it everything comes. So filter again what arrives.
 ///
 /// # Errors
 ///
@@ -169,19 +149,16 @@ pub fn delete(
 pub fn dump_request(
     buffer: &mut Vec<u8>,
     family: Family,
-    filter: &Filter,
+    table: Option<u32>,
+    protocol: Option<u8>,
 ) -> Result<(), EncodeError> {
     let mut head = [0; 12];
     head[0] = family_number(family);
-    head[5] = filter.protocol.unwrap_or(0);
-    head[7] = filter.kind.map_or(0, RouteType::number);
+    head[5] = protocol.unwrap_or(0);
     let mut message = MessageWriter::begin(buffer, GET, NLM_F_REQUEST | NLM_F_DUMP);
     message.body(&head);
-    if let Some(table) = filter.table {
+    if let Some(table) = table {
         message.attr_u32(RTA_TABLE, table);
-    }
-    if let Some(oif) = filter.oif {
-        message.attr_u32(RTA_OIF, oif);
     }
     Ok(message.finish()?)
 }

@@ -10,12 +10,6 @@ use super::{ATTR_HEADER_LEN, Header, NLA_F_NESTED, align};
 #[non_exhaustive]
 pub struct TooLarge;
 
-/// An open nested attribute of a [`MessageWriter`], to be passed to
-/// [`end_nest`](MessageWriter::end_nest).
-#[derive(Debug)]
-#[must_use = "a nest must be ended"]
-pub struct Nest(usize);
-
 /// Appends one message to a buffer.
 ///
 /// Nothing in it fails on the way: what does not fit is remembered and reported by
@@ -108,27 +102,34 @@ impl<'a> MessageWriter<'a> {
     /// Appends a string attribute with its terminating NUL, as the kernel's `NLA_STRING` and
     /// `NLA_NUL_STRING` both take it. Any NUL in `bytes` ends the string for the kernel.
     pub fn attr_string(&mut self, kind: u16, bytes: &[u8]) {
-        let start = self.nest_raw(kind);
+        let start = self.nest_unflagged(kind);
         self.buffer.extend_from_slice(bytes);
         self.buffer.push(0);
-        self.close(start);
+        self.end_nest(start);
     }
 
     /// Opens a nested attribute with `NLA_F_NESTED` set; attributes written until
-    /// [`end_nest`](Self::end_nest) are inside it.
-    pub fn nest(&mut self, kind: u16) -> Nest {
-        Nest(self.nest_raw(kind | NLA_F_NESTED))
+    /// [`end_nest`](Self::end_nest) are inside it. Returns its [`position`](Self::position).
+    #[must_use = "a nest must be ended"]
+    pub fn nest(&mut self, kind: u16) -> usize {
+        self.nest_unflagged(kind | NLA_F_NESTED)
     }
 
     /// Opens a nested attribute without the flag, as iproute2 writes those that are older than
     /// the flag. Kernel families that do not check strictly take either.
-    pub fn nest_unflagged(&mut self, kind: u16) -> Nest {
-        Nest(self.nest_raw(kind))
+    #[must_use = "a nest must be ended"]
+    pub fn nest_unflagged(&mut self, kind: u16) -> usize {
+        let at = self.position();
+        self.buffer.extend_from_slice(&[0, 0]);
+        self.buffer.extend_from_slice(&kind.to_ne_bytes());
+        at
     }
 
-    /// Ends a nested attribute. Nests end in the reverse order of their opening.
-    pub fn end_nest(&mut self, nest: Nest) {
-        self.close(nest.0);
+    /// Ends the nested attribute at a position. Nests end in the reverse order of their opening.
+    pub fn end_nest(&mut self, position: usize) {
+        // An attribute's length field stands at its start, as does `rtnexthop`'s.
+        self.patch_u16(position);
+        self.pad();
     }
 
     /// Appends bytes as they are, padded to alignment: for nested arrays of structs such as
@@ -177,19 +178,6 @@ impl<'a> MessageWriter<'a> {
         bytes[2..4].copy_from_slice(&kind.to_ne_bytes());
         bytes[4..].copy_from_slice(payload);
         self.buffer.extend_from_slice(&bytes);
-    }
-
-    fn nest_raw(&mut self, kind: u16) -> usize {
-        let at = self.position();
-        self.buffer.extend_from_slice(&[0, 0]);
-        self.buffer.extend_from_slice(&kind.to_ne_bytes());
-        at
-    }
-
-    /// An attribute's length field stands at its start, as does `rtnexthop`'s.
-    fn close(&mut self, position: usize) {
-        self.patch_u16(position);
-        self.pad();
     }
 
     fn pad(&mut self) {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use trueup_netlink::wire::{
-    MessageWriter, NLM_F_CREATE, NLM_F_EXCL, Nest, TooLarge, read_string, read_u32,
+    MessageWriter, NLM_F_CREATE, NLM_F_EXCL, TooLarge, read_string, read_u32,
 };
 use trueup_netlink::{
     BATCH_MESSAGES, Batch, DUMP_ATTEMPTS, DumpStep, ErrorKind, Group, Multicast, Namespace,
@@ -157,13 +157,13 @@ pub(crate) fn an_error_carries_errno_message_and_attribute() {
         })
     });
     let error = socket.request(&short).unwrap_err();
-    let attribute = error.kernel().unwrap().attribute().unwrap();
-    assert_eq!((attribute.offset(), attribute.path()), (36, &[RTA_OIF][..]), "{error}");
+    let attribute = error.kernel().unwrap().attribute();
+    assert_eq!(attribute, Some((36, &[RTA_OIF][..])), "{error}");
 
     // A metric that does not exist, inside a nest.
     let metric = one(|buffer| {
         route(buffer, RTM_NEWROUTE, (0x0a00_0000, 8), BLACKHOLE, |message| {
-            let nest: Nest = message.nest(RTA_METRICS);
+            let nest = message.nest(RTA_METRICS);
             message.attr_u32(2, 1400);
             message.attr_u32(99, 1);
             message.end_nest(nest);

@@ -2,9 +2,9 @@
 
 use trueup_net::{Action, Family, NextHops, Route};
 
-use super::{DELETE, Filter, NEW, Row, append, create, delete, dump_request, replace};
+use super::{DELETE, NEW, Row, append, create, delete, dump_request, replace};
 use crate::codec::change::{Change, Part, RefusalCause};
-use crate::codec::dump_query::{Consistency, DumpQuery, DumpRow, RowPosition};
+use crate::codec::dump_query::{Consistency, DumpQuery, RowPosition};
 use crate::codec::kind_codec::KindCodec;
 use crate::codec::read_scope::ReadScope;
 use crate::codec::{EncodeError, Undecodable};
@@ -25,13 +25,10 @@ impl KindCodec for Route {
         body: &[u8],
         scope: &ReadScope,
         query: &DumpQuery,
-    ) -> Result<DumpRow<Route>, Undecodable> {
+    ) -> Result<(Option<Route>, Option<RowPosition>), Undecodable> {
         let row = Row::parse(body)?;
         let wanted = row.as_ref().filter(|row| row.is_within(scope, query));
-        Ok(DumpRow {
-            object: wanted.map(Row::to_route),
-            position: row.as_ref().and_then(Row::position),
-        })
+        Ok((wanted.map(Row::to_route), row.as_ref().and_then(Row::position)))
     }
 
     fn dumps(scope: &ReadScope, is_strict: bool) -> Vec<DumpQuery> {
@@ -40,13 +37,12 @@ impl KindCodec for Route {
             None => vec![None],
         };
         let dump = |family, table: Option<u32>| {
-            let filter = if is_strict {
-                Filter { table, protocol: scope.protocol, ..Filter::default() }
-            } else {
-                Filter::default()
-            };
-            let consistency = Consistency::Routes { family, table: filter.table };
-            let query = DumpQuery::new(consistency, |buffer| dump_request(buffer, family, &filter));
+            let dumped = table.filter(|_| is_strict);
+            let protocol = scope.protocol.filter(|_| is_strict);
+            let consistency = Consistency::Routes { family, table: dumped };
+            let query = DumpQuery::new(consistency, |buffer| {
+                dump_request(buffer, family, dumped, protocol)
+            });
             DumpQuery { table, ..query }
         };
         let of_family = |family| tables.iter().map(move |table| dump(family, *table));

@@ -96,8 +96,7 @@ impl Net {
     }
 
     pub(crate) fn all_routes(&mut self, family: Family) -> Vec<Route> {
-        let filter = route::Filter::default();
-        self.dump(|b| route::dump_request(b, family, &filter), route::decode)
+        self.dump(|b| route::dump_request(b, family, None, None), route::decode)
     }
 
     pub(crate) fn addresses(&mut self, family: Family) -> Vec<Address> {

@@ -313,18 +313,14 @@ pub(crate) fn dumps_are_filtered_where_the_kernel_can() {
         _ = net.send(|b| route::create(b, &desired, &existing));
     }
     let all = net.all_routes(Family::Inet);
-    let mut check = |filter: route::Filter, keep: &dyn Fn(&Route) -> bool| {
+    let mut check = |table, protocol, keep: &dyn Fn(&Route) -> bool| {
         let expected: Vec<_> = all.iter().filter(|r| keep(r)).cloned().collect();
         assert!(!expected.is_empty() && expected.len() < all.len());
-        let found = net.dump(|b| route::dump_request(b, Family::Inet, &filter), route::decode);
-        assert_eq!(found, expected, "{filter:?}");
+        let request = |b: &mut Vec<u8>| route::dump_request(b, Family::Inet, table, protocol);
+        assert_eq!(net.dump(request, route::decode), expected, "{table:?} {protocol:?}");
     };
-    let none = route::Filter::default();
-    check(none.with_table(1_000_000), &|r| r.table == 1_000_000);
-    check(none.with_protocol(OURS), &|r| r.protocol == OURS);
-    check(none.with_kind(RouteType::Blackhole), &|r| r.kind == RouteType::Blackhole);
-    let on_b = |r: &Route| r.nexthops.as_slice().iter().any(|hop| hop.dev == Some(b));
-    check(none.with_oif(b.as_index()), &on_b);
+    check(Some(1_000_000), None, &|r| r.table == 1_000_000);
+    check(None, Some(OURS), &|r| r.protocol == OURS);
 }
 
 pub(crate) fn what_would_match_more_is_refused() {
