@@ -6,8 +6,8 @@ use trueup_netlink::wire::{Message, NLM_F_EXCL};
 use trueup_netlink::{Error, Outcome as Answer};
 use trueup_reconcile::ErrorClass;
 
-use crate::message::Step;
 use crate::outcome::{Outcome, failed, refused};
+use crate::run::Step;
 use crate::run::{Run, stopped};
 
 impl Run<'_> {

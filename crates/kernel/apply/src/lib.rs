@@ -6,7 +6,6 @@ mod batch;
 mod error_class;
 mod indexes;
 mod link_group;
-mod message;
 mod outcome;
 mod run;
 

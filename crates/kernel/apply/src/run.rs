@@ -1,13 +1,13 @@
 //! A run: the ops of a plan, sent in batches.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use trueup_net::{Dev, Hold, Op, Plan, Route};
-use trueup_netlink::codec::{DeviceIndexes, EncodeError};
+use trueup_net::{Action, Dev, Hold, Kind, Object, Op, Plan, Reason, Route, with_object};
+use trueup_netlink::codec::{Change, DeviceIndexes, EncodeError, KindCodec as _, Part};
 use trueup_netlink::{Batch, Push, Socket};
 use trueup_reconcile::ErrorClass;
 
-use crate::message::{self, Step};
 use crate::outcome::{Outcome, Outcomes, Pending, Wait, failed, stored_otherwise};
 
 /// Carries a plan out over a socket in the namespace that the plan was made for. New links get the
@@ -154,7 +154,7 @@ impl Run<'_> {
         if self.plan.appends_then_deletes(op) {
             return self.append_then_delete(at);
         }
-        for part in message::parts(op) {
+        for part in parts(op) {
             if !self.add(at, Step::Op(*part)) {
                 return;
             }
@@ -221,6 +221,77 @@ impl Run<'_> {
             by_name: &|name| devices.dev(name),
             chosen: &|dev| chosen.get(&dev).copied(),
         };
-        self.batch.push(|buffer| message::encode(buffer, op, step, is_unmarked, indexes))
+        self.batch.push(|buffer| encode(buffer, op, step, is_unmarked, indexes))
     }
+}
+
+/// A message of an op.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A part of the op itself.
+    Op(Part),
+    /// The new route, appended after the old one.
+    Append,
+    /// The delete of the old route.
+    DeleteOld,
+    /// The delete of the appended route.
+    RollBack,
+}
+
+impl Step {
+    /// Returns the object that the message is about, and what is done with it.
+    pub(crate) fn target(self, op: &Op) -> (Cow<'_, Object>, Action) {
+        let object = Cow::Borrowed(&op.object);
+        match self {
+            Step::Op(_) => (object, op.action),
+            Step::Append => (object, Action::Create),
+            Step::DeleteOld => (op.was().unwrap_or(object), Action::Delete),
+            Step::RollBack => (object, Action::Delete),
+        }
+    }
+}
+
+/// Returns the parts of an op, in their order.
+pub(crate) fn parts(op: &Op) -> &'static [Part] {
+    if op.reason == Reason::Beside {
+        return &[Part::Append];
+    }
+    let was = was(op);
+    with_object!(&op.object, object: K => K::parts(op.action, object, of_kind(was.as_deref())))
+}
+
+/// Encodes a message of an op.
+pub(crate) fn encode(
+    buffer: &mut Vec<u8>,
+    op: &Op,
+    step: Step,
+    is_unmarked: bool,
+    indexes: DeviceIndexes<'_>,
+) -> Result<(), EncodeError> {
+    let (object, action) = step.target(op);
+    let part = match step {
+        Step::Op(part) => part,
+        Step::Append => Part::Append,
+        Step::DeleteOld | Step::RollBack => Part::Whole,
+    };
+    let was = was(op);
+    with_object!(&*object, object: K => {
+        let change = Change::new(action, object, indexes)
+            .with_was(of_kind(was.as_deref()))
+            .with_is_unmarked(is_unmarked);
+        K::encode(buffer, part, &change)
+    })
+}
+
+/// Returns the observed object of an update, where messages depend on it. Those of routes do not.
+fn was(op: &Op) -> Option<Cow<'_, Object>> {
+    let has_say = op.object.kind() != Kind::Route;
+    has_say.then(|| op.was())?
+}
+
+fn of_kind<'a, K>(object: Option<&'a Object>) -> Option<&'a K>
+where
+    &'a K: TryFrom<&'a Object>,
+{
+    object?.try_into().ok()
 }

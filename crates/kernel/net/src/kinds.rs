@@ -11,7 +11,6 @@
 //! With the feature `serde` objects and keys can be written and read again. The names of the fields
 //! are kept from version to version; what a constructor would refuse is refused when read.
 
-mod action;
 pub(crate) mod address;
 mod canonical;
 mod collateral;
@@ -26,7 +25,6 @@ mod render;
 pub(crate) mod route;
 pub(crate) mod rule;
 
-pub use action::Action;
 pub use address::{
     Address, AddressFlags, AddressKey, DuplicateDetection, FOREVER, Lifetimes, LostRoutes,
 };
@@ -39,6 +37,7 @@ pub use link::{
 };
 pub use neighbour::{Neighbour, NeighbourKey, NeighbourState};
 pub use nexthop::{Nexthop, NexthopTarget};
+pub use object::Action;
 pub use object::{Kind, Kinds, Object, ObjectKey};
 pub(crate) use order::{Cleared, Dependencies, Depths, Ordered, Provider, Stage};
 pub use registry::OfKind;

@@ -15,7 +15,6 @@ mod error;
 mod kinds;
 mod observed;
 mod op;
-mod options;
 mod ownership;
 mod plan;
 pub mod render;
@@ -39,7 +38,7 @@ pub use kinds::{
 };
 pub use observed::Observed;
 pub use op::{Hold, Op, Reason};
-pub use options::{DEFAULT_PROTOCOL, MaxDeletes, OnConflict, Ownership};
+pub use ownership::{DEFAULT_PROTOCOL, MaxDeletes, OnConflict, Ownership};
 pub use ownership::{Owned, Policy, proof};
 pub use plan::{Conflict, Notice, Plan, plan, plan_resolved, plan_with};
 pub use resolve::{Resolution, Resolved, resolve, resolve_with};

@@ -11,27 +11,26 @@
 //! terminal would obey, is written as bash writes it: `$'br\xff'`. [`Plan::batch`] has such a
 //! command as a comment.
 
-mod command;
-mod conflict;
-#[cfg(feature = "serde")]
-mod json;
-mod reason;
-mod snapshot;
-mod text;
-
 use std::fmt;
 
 use crate::devices::Devices;
-use crate::kinds::Object;
+use crate::kinds::{Action, Difference, Object, Render as _};
 #[cfg(feature = "serde")]
 use crate::observed::Observed;
-use crate::op::Op;
+use crate::op::{Hold, Op, Reason};
 use crate::plan::Plan;
-
+use crate::with_object;
 pub use crate::words::{clean, is_harmful};
 #[cfg(feature = "serde")]
 pub use json::{ConflictRecord, OpRecord};
 pub use snapshot::snapshot_hash;
+use text::{Spec, ip_object};
+
+mod conflict;
+#[cfg(feature = "serde")]
+mod json;
+mod snapshot;
+mod text;
 
 impl Op {
     /// The iproute2 command that does the same, without the leading `ip`:
@@ -46,7 +45,7 @@ impl Op {
     /// - a rule of IPv6 begins with `-6`, which `ip` takes and `ip -batch` does not: see
     ///   [`Plan::batch`].
     pub fn command(&self, devices: &Devices) -> String {
-        command::Command(self, devices).to_string()
+        text::Command(self, devices).to_string()
     }
 
     /// The lines for `ip -batch -` that do the same, as far as it can be given them: as of
@@ -58,7 +57,7 @@ impl Op {
     /// Why the op is there, and why it is not carried out, if so. An update names every field
     /// that differs with its former value: `nexthops: was via 10.1.0.8 dev br0`.
     pub fn reason_text(&self, devices: &Devices) -> String {
-        reason::ReasonText(self, devices).to_string()
+        ReasonText(self, devices).to_string()
     }
 
     /// The op on one line, for people: `~ route 10.2.0.0/16 via 10.1.0.9   (nexthops: was via
@@ -72,7 +71,7 @@ impl Object {
     /// The object in iproute2's words, without its kind and without a verb:
     /// `10.2.0.0/16 via 10.1.0.9 dev br0 proto 116 metric 100 table 254`.
     pub fn spec(&self, devices: &Devices) -> String {
-        command::Spec(self, devices).to_string()
+        text::Spec(self, devices).to_string()
     }
 
     /// This object, as desired, beside what is stored of it; of a link what differs alone.
@@ -121,4 +120,72 @@ impl Plan {
     pub fn record(&self, observed: &Observed) -> impl serde::Serialize {
         json::PlanRecord { plan: self, snapshot: snapshot_hash(observed) }
     }
+}
+
+/// The reason of an op, and its hold.
+struct ReasonText<'a>(&'a Op, &'a Devices);
+
+impl fmt::Display for ReasonText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ReasonText(op, devices) = *self;
+        match (op.reason, op.action) {
+            (Reason::Missing, Action::Update) => f.write_str("sets up what was just created")?,
+            (Reason::Missing, _) => f.write_str("missing")?,
+            (Reason::Beside, _) => f.write_str("missing, beside a router advertisement's")?,
+            (Reason::Differs, _) => differences(f, op, devices)?,
+            (Reason::Recreated, Action::Delete) => {
+                f.write_str("makes room: cannot be changed in place")?;
+            }
+            (Reason::Recreated, _) => f.write_str("created anew: cannot be changed in place")?,
+            (Reason::Excluded, _) => {
+                f.write_str("not declared, on a link of declared ones only")?
+            }
+            (Reason::Step, _) => {
+                f.write_str("on the way: ")?;
+                differences(f, op, devices)?;
+            }
+            (Reason::Undesired, _) => f.write_str("ours, no longer desired")?,
+            (Reason::Orphan, _) => f.write_str("orphan: ours, and not declared")?,
+            (Reason::Overridden, _) => {
+                f.write_str("overridden: ")?;
+                differences(f, op, devices)?;
+            }
+            (Reason::Restored, _) => f.write_str("restored: no longer desired")?,
+        }
+        match &op.hold {
+            None => Ok(()),
+            Some(Hold::NotCreatable) => f.write_str("; held: must exist, netlink cannot create it"),
+            Some(Hold::NameTaken(name)) => write!(f, "; held: another link is {name}"),
+            Some(Hold::Collateral(object)) => {
+                let (kind, spec) = (ip_object(object), Spec(object, devices));
+                write!(f, "; held: would take along {kind} {spec}")
+            }
+            Some(Hold::Forwarding(entry)) => {
+                let lladdr = entry.lladdr;
+                write!(f, "; held: would take along forwarding entry {lladdr}")?;
+                match devices.name(entry.dev) {
+                    Some(name) => write!(f, " dev {name}"),
+                    None => Ok(()),
+                }
+            }
+            Some(hold) => write!(f, "; held: {hold}"),
+        }
+    }
+}
+
+/// Every field that differs, with what it was.
+fn differences(f: &mut fmt::Formatter<'_>, op: &Op, devices: &Devices) -> fmt::Result {
+    let Some(was) = op.was() else {
+        return f.write_str("differs");
+    };
+    let fields = op.object.differences(&was);
+    for (at, Difference { field, .. }) in fields.iter().enumerate() {
+        let separator = if at == 0 { "" } else { "; " };
+        let former = with_object!(&*was, was => was.field(field, devices));
+        match former {
+            Some(former) => write!(f, "{separator}{field}: was {former}")?,
+            None => write!(f, "{separator}{field}")?,
+        }
+    }
+    Ok(())
 }

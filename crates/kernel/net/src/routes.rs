@@ -10,7 +10,6 @@
 mod dump_matcher;
 mod gateways;
 mod index;
-mod nexthop_assignment;
 mod nexthop_table;
 mod plain;
 mod resolved;

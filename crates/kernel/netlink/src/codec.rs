@@ -17,23 +17,21 @@
 //! generic over kinds.
 
 pub mod address;
-mod change;
 mod dump_query;
 pub mod forwarding;
 mod kind_codec;
 pub mod link;
 pub mod neighbour;
 pub mod nexthop;
-mod read_scope;
 pub mod route;
 pub mod rule;
 
 use std::net::IpAddr;
 
-pub use change::{Change, DeviceIndexes, Part, RefusalCause};
+pub use dump_query::ReadScope;
 pub use dump_query::{Consistency, DumpQuery, RowPosition};
+pub use kind_codec::{Change, DeviceIndexes, Part, RefusalCause};
 pub use kind_codec::{KindCodec, decode};
-pub use read_scope::ReadScope;
 use trueup_net::{Dev, Family, Kind};
 
 use crate::wire::{Attrs, TooLarge, read_ipv4, read_ipv6};

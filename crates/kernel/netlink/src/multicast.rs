@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use crate::channel::{Channel, deadline};
 use crate::error::Error;
 use crate::filter::Instruction;
-use crate::group::Group;
 use crate::netns::Namespace;
+use crate::transport::Group;
 use crate::wire::{Message, Messages};
 
 /// How many datagrams one [`Multicast::receive`] takes at most, so that a flood of events cannot

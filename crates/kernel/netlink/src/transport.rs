@@ -4,12 +4,14 @@
 //! a transport. So the same code serves the kernel, a model kernel, and a layer between that
 //! injects faults: see [`Namespace::through`](crate::Namespace::through).
 
-use std::fmt;
-use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::{fmt, io};
 
+use netlink_sys::SocketAddr;
+use rustix::net::sockopt;
+
+use crate::error::Error;
 use crate::filter::Instruction;
-use crate::group::Group;
 use crate::netns::Namespace;
 
 /// A bound socket. Its descriptor polls as readable while there is something to receive.
@@ -105,5 +107,136 @@ pub trait Connect: fmt::Debug + Send + Sync {
     /// Returns the namespace below, if this is a layer above one: code runs in that one.
     fn below(&self) -> Option<&Namespace> {
         None
+    }
+}
+
+/// An rtnetlink multicast group (`RTNLGRP_*` in `linux/rtnetlink.h`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Group(pub u32);
+
+impl Group {
+    /// Links.
+    pub const LINK: Self = Self(1);
+    /// Neighbours and forwarding entries.
+    pub const NEIGHBOUR: Self = Self(3);
+    /// IPv4 addresses.
+    pub const IPV4_ADDRESS: Self = Self(5);
+    /// IPv4 routes.
+    pub const IPV4_ROUTE: Self = Self(7);
+    /// IPv4 rules.
+    pub const IPV4_RULE: Self = Self(8);
+    /// IPv6 addresses.
+    pub const IPV6_ADDRESS: Self = Self(9);
+    /// IPv6 routes.
+    pub const IPV6_ROUTE: Self = Self(11);
+    /// IPv6 rules.
+    pub const IPV6_RULE: Self = Self(19);
+    /// Settings of IPv4, of links and of all.
+    pub const IPV4_NETCONF: Self = Self(24);
+    /// Settings of IPv6, of links and of all.
+    pub const IPV6_NETCONF: Self = Self(25);
+    /// Nexthop objects (Linux 5.3).
+    pub const NEXTHOP: Self = Self(32);
+
+    /// All groups of the objects of trueup except [`NEXTHOP`](Self::NEXTHOP).
+    pub const OBJECTS: [Self; 8] = [
+        Self::LINK,
+        Self::NEIGHBOUR,
+        Self::IPV4_ADDRESS,
+        Self::IPV4_ROUTE,
+        Self::IPV4_RULE,
+        Self::IPV6_ADDRESS,
+        Self::IPV6_ROUTE,
+        Self::IPV6_RULE,
+    ];
+}
+
+/// A netlink socket of the running kernel.
+struct KernelSocket {
+    socket: netlink_sys::Socket,
+    port: u32,
+}
+
+/// Opens a bound socket in the namespace of the calling thread.
+fn open() -> Result<Box<dyn Transport>, Error> {
+    let mut socket = netlink_sys::Socket::new(netlink_sys::protocols::NETLINK_ROUTE)
+        .map_err(|source| Error::io("cannot open a netlink socket", source))?;
+    let address =
+        socket.bind_auto().map_err(|source| Error::io("cannot bind a netlink socket", source))?;
+    Ok(Box::new(KernelSocket { socket, port: address.port_number() }))
+}
+
+impl Transport for KernelSocket {
+    fn port(&self) -> u32 {
+        self.port
+    }
+
+    fn prepare_requests(&mut self) -> io::Result<bool> {
+        self.socket.set_ext_ack(true)?;
+        self.socket.set_cap_ack(true)?;
+        Ok(self.socket.set_netlink_get_strict_chk(true).is_ok())
+    }
+
+    fn join(&mut self, group: Group) -> io::Result<()> {
+        self.socket.add_membership(group.0)
+    }
+
+    fn receive_buffer(&self) -> io::Result<usize> {
+        Ok(sockopt::socket_recv_buffer_size(self)?)
+    }
+
+    fn set_receive_buffer(&mut self, bytes: usize) -> io::Result<()> {
+        // The kernel doubles what it is asked for. FORCE goes beyond net.core.rmem_max, but is
+        // EPERM in a user namespace; the other limits it without an error.
+        let half = bytes.div_ceil(2).min(i32::MAX as usize / 2);
+        sockopt::set_socket_recv_buffer_size_force(&*self, half)
+            .or_else(|_| sockopt::set_socket_recv_buffer_size(self, half))?;
+        Ok(())
+    }
+
+    fn netns_cookie(&self) -> io::Result<u64> {
+        crate::socket_options::netns_cookie(self.as_fd())
+    }
+
+    fn set_filter(&mut self, program: &[Instruction]) -> io::Result<()> {
+        crate::socket_options::set_filter(self.as_fd(), program)
+    }
+
+    fn send(&mut self, datagram: &[u8]) -> io::Result<()> {
+        self.socket.send_to(datagram, &SocketAddr::new(0, 0), 0).map(drop)
+    }
+
+    fn receive(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        // With MSG_TRUNC the call returns the datagram's real length.
+        const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
+        buffer.clear();
+        match self.socket.recv_from(buffer, FLAGS)? {
+            (length, sender) if sender.port_number() == 0 => Ok(length),
+            // A datagram of another process is ignored.
+            _ => Err(io::ErrorKind::Interrupted.into()),
+        }
+    }
+}
+
+impl AsFd for KernelSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Namespace {
+    /// Opens a transport to the namespace, for a layer between it and a [`Socket`](crate::Socket).
+    ///
+    /// # Errors
+    ///
+    /// [`Namespace`](crate::ErrorKind::Namespace) as from [`Namespace::enter`];
+    /// [`Io`](crate::ErrorKind::Io) when no socket can be made.
+    pub fn connect(&self) -> Result<Box<dyn Transport>, Error> {
+        match self.connector() {
+            Some(connector) => connector
+                .connect()
+                .map_err(|source| Error::io("cannot open a netlink socket", source)),
+            None => self.enter(open)?,
+        }
     }
 }

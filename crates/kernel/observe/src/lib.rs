@@ -4,12 +4,10 @@
 
 mod address_routes;
 mod advertised;
-mod alternate_sockets;
 mod change_log;
 mod completeness;
 mod consistent_read;
 mod dirty_set;
-mod dump;
 mod dump_guard;
 mod gateways;
 mod kind_reader;
@@ -18,7 +16,6 @@ mod monitor;
 mod observer;
 mod routes;
 mod snapshot;
-mod subscribe;
 
 pub use change_log::ObservedChange;
 pub use completeness::Incomplete;

@@ -7,7 +7,6 @@
 //! A socket filter drops the events outside of the scope in the kernel ([`mod@filter`]), so that
 //! they neither wake the reader nor fill the queue.
 
-mod event;
 mod filter;
 mod kinds;
 mod links;
@@ -21,9 +20,9 @@ use std::time::Duration;
 use trueup_netlink::{Error, ErrorKind, Multicast, Namespace};
 
 use crate::dirty_set::DirtySet;
-use crate::subscribe::listen;
-use event::EventReader;
+use crate::observer::listen;
 pub use watch_scope::WatchScope;
+use watched::EventReader;
 
 /// The receive queue that a monitor asks for, in bytes as the kernel accounts for them: some 1,200
 /// events. Without `CAP_NET_ADMIN` in the first user namespace the kernel gives at most

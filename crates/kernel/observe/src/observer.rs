@@ -1,9 +1,11 @@
 //! [`Observer`]: the sockets that snapshots are read through.
 
-use trueup_netlink::{Error, Namespace, Socket};
+use trueup_net::each_kind;
+use trueup_netlink::codec::KindCodec as _;
+use trueup_netlink::{Error, Multicast, Namespace, Socket};
 
-use crate::alternate_sockets::AlternateSockets;
 use crate::change_log::ObservedChange;
+use crate::consistent_read::AlternateSockets;
 use crate::listener::{ChangeListener, barrier};
 
 /// Reads snapshots of one namespace.
@@ -89,4 +91,16 @@ impl Observer {
         barrier(&mut self.socket);
         self.listener.take_changes()
     }
+}
+
+/// Opens a socket for the events of all kinds.
+pub(crate) fn listen(namespace: &Namespace) -> Result<Multicast, Error> {
+    let mut events = Multicast::open(namespace, &[])?;
+    each_kind!(K => for group in K::GROUPS {
+        match events.join(*group) {
+            Err(error) if K::IS_OPTIONAL && error.errno() == Some(libc::EINVAL) => {}
+            joined => joined?,
+        }
+    });
+    Ok(events)
 }

@@ -10,7 +10,7 @@ use trueup_netlink::codec::{
 use trueup_netlink::{DumpStep, Error};
 
 use crate::completeness::Incomplete;
-use crate::dump::RowReader;
+use crate::kind_reader::RowReader;
 use crate::kind_reader::{Rows, read_kind};
 use crate::observer::Observer;
 

@@ -8,7 +8,7 @@ use trueup_netlink::codec::link::DecodedLink;
 use trueup_netlink::codec::{ReadScope, forwarding, link};
 
 use crate::completeness::{Incomplete, ReadResult};
-use crate::dump::DumpRequest;
+use crate::kind_reader::DumpRequest;
 use crate::kind_reader::read_kind;
 use crate::observer::Observer;
 

@@ -9,15 +9,14 @@ use std::ops::BitOr;
 use ipnetwork::IpNetwork;
 
 use super::{
-    Authored, Canonical, Carriers, Collateral, Difference, Kind, Kinds, Loss, ObjectKind,
-    OnAddresses, Scope, in_place, recreate,
+    Action, Authored, Canonical, Carriers, Cleared, Collateral, Dependencies, Difference, Kind,
+    Kinds, Loss, ObjectKind, OnAddresses, Ordered, Provider, Scope, Stage, in_place, recreate,
 };
+use crate::check::{Check, must};
 use crate::devices::{Devices, Names, Problem};
 use crate::domain::{Located, Place};
 use crate::values::{Dev, Family, IfName, Label, Prefix};
 
-mod check;
-mod order;
 mod render;
 
 /// A lifetime without end (`INFINITY_LIFE_TIME`).
@@ -486,6 +485,90 @@ impl Collateral for Address {
             let subnet = (self.dev, self.subnet());
             lost.secondaries.entry(subnet).or_insert_with(|| self.clone().into());
         }
+    }
+}
+
+impl Address {
+    /// Notes that the address is local, and its subnet on the link.
+    pub(crate) fn provide_subnet(&self, provider: Provider, after: &mut Dependencies<'_>) {
+        for prefix in self.on_link() {
+            after.provide_prefix(Some(self.dev), prefix, provider);
+        }
+        after.provide_local(self.address.ip(), provider);
+    }
+}
+
+impl Ordered for Address {
+    fn stage(&self, action: Action, anew: bool, cleared: &Cleared) -> Stage {
+        if action != Action::Delete {
+            return Stage::Addresses;
+        }
+        let clears = anew
+            || cleared.devs.contains(&self.dev)
+            || cleared.subnets.contains(&(self.dev, self.subnet()))
+            || cleared.addresses.contains(&self.key());
+        if clears { Stage::ClearAddresses } else { Stage::DropAddresses }
+    }
+
+    fn needs(&self, action: Action, before: &mut Dependencies<'_>, needed: &mut Vec<u32>) {
+        if action != Action::Delete {
+            needed.extend(before.created.get(&self.dev));
+            needed.extend(before.cleared_addresses.get(&self.key()));
+        }
+    }
+
+    fn provide(
+        &self,
+        action: Action,
+        _was: Option<&Address>,
+        at: u32,
+        after: &mut Dependencies<'_>,
+    ) {
+        match action {
+            Action::Delete => drop(after.cleared_addresses.insert(self.key(), at)),
+            Action::Create | Action::Update => self.provide_subnet(Provider::Op(at), after),
+        }
+    }
+}
+
+impl Check for Address<IfName> {
+    fn check(&self) -> Result<(), &'static str> {
+        let peer = self.peer.map(Family::of);
+        must(
+            peer.is_none_or(|family| family == self.family()),
+            "the peer is of another family than the address",
+        )?;
+        must(
+            self.peer.is_none_or(|peer| !peer.is_unspecified()),
+            "the unspecified address is no peer: leave `peer` out",
+        )?;
+        // `inet_rtm_newaddr` drops them.
+        let v6_alone = [
+            (AddressFlags::NODAD, "an IPv4 address has no `nodad`: leave it out"),
+            (AddressFlags::HOMEADDRESS, "an IPv4 address has no `home`: leave it out"),
+            (AddressFlags::MNGTMPADDR, "an IPv4 address has no `mngtmpaddr`: leave it out"),
+        ];
+        for (flag, otherwise) in v6_alone {
+            must(self.family() == Family::Inet6 || !self.flags.contains(flag), otherwise)?;
+        }
+        must(self.lifetimes.valid != 0, "valid_lft is at least 1")?;
+        must(
+            self.lifetimes.preferred <= self.lifetimes.valid,
+            "preferred_lft is at most valid_lft",
+        )?;
+        // `inet_fill_ifaddr` reports a permanent address as preferred for ever, and
+        // `check_lifetime` passes it over.
+        let endless = self.family() == Family::Inet && self.lifetimes.valid == FOREVER;
+        must(
+            !endless || matches!(self.lifetimes.preferred, 0 | FOREVER),
+            "an IPv4 address that is valid for ever is preferred for ever or not at all: give valid_lft too",
+        )?;
+        must(!self.address.ip().is_unspecified(), "the unspecified address cannot be assigned")?;
+        let is_group = self.family() == Family::Inet6 && self.address.ip().is_multicast();
+        must(
+            !is_group || self.flags.contains(AddressFlags::AUTOJOIN),
+            "an IPv6 multicast address is assigned only with autojoin",
+        )
     }
 }
 

@@ -2,25 +2,27 @@
 
 use std::collections::BTreeSet;
 
-use super::{Authored, Canonical, Collateral, Difference, Kind, ObjectKind, in_place, recreate};
+use link_kind::{compare_kind, open_or};
+
+use super::{
+    Action, Authored, Canonical, Cleared, Collateral, Dependencies, Depths, Difference, Kind,
+    ObjectKind, Ordered, Stage, in_place, recreate,
+};
+use crate::check::{Check, must};
 use crate::devices::{Devices, Names, Problem};
 use crate::domain::{Located, Place};
 #[cfg(feature = "serde")]
 use crate::values::serial::stated;
 use crate::values::{Dev, IfName, LinkAddr};
-
-mod attrs;
-mod check;
-mod link_kind;
-mod order;
-mod render;
-
 pub use attrs::{
     BondAttrs, BondMode, BridgeAttrs, MacvlanAttrs, MacvlanMode, VethAttrs, VlanAttrs,
     VlanProtocol, VxlanAttrs,
 };
 pub use link_kind::LinkKind;
-use link_kind::{compare_kind, open_or};
+
+mod attrs;
+mod link_kind;
+mod render;
 
 /// An interface. In a desired link, what is `None` is left as it is; an observed link says all
 /// that this model holds.
@@ -360,6 +362,124 @@ impl Authored for Link<IfName> {
 }
 
 impl Collateral for Link {}
+
+impl Ordered for Link {
+    fn stage(&self, action: Action, _anew: bool, cleared: &Cleared) -> Stage {
+        match action {
+            Action::Create | Action::Update => Stage::Links,
+            Action::Delete if cleared.devs.contains(&Dev::index(self.index)) => Stage::ClearLinks,
+            Action::Delete => Stage::DropLinks,
+        }
+    }
+
+    fn rank(&self, stage: Stage, depths: &Depths) -> i64 {
+        match stage {
+            Stage::Links | Stage::Raises => depths.desired.get(&self.name).copied().unwrap_or(0),
+            _ => -depths.observed.get(&self.index).copied().unwrap_or(0),
+        }
+    }
+
+    fn needs(&self, action: Action, before: &mut Dependencies<'_>, needed: &mut Vec<u32>) {
+        if action == Action::Delete {
+            return;
+        }
+        needed.extend(before.cleared_links.get(&self.name));
+        needed.extend(self.peer().and_then(|peer| before.cleared_links.get(&peer)));
+        for dev in self.parents().chain(&before.devices.dev(&self.name)) {
+            needed.extend(before.created.get(dev));
+        }
+    }
+
+    fn provide(&self, action: Action, was: Option<&Link>, at: u32, after: &mut Dependencies<'_>) {
+        let own = after.devices.dev(&self.name);
+        match action {
+            Action::Create => {
+                after.created.extend(own.map(|dev| (dev, at)));
+                if let Some(LinkKind::Veth(VethAttrs { peer: Some(peer) })) = &self.kind {
+                    let peer = after.devices.dev(peer).filter(|dev| dev.is_planned());
+                    after.created.extend(peer.map(|dev| (dev, at)));
+                }
+            }
+            Action::Update => {
+                let was_up = was.is_some_and(|was| was.up == Some(true));
+                if self.up == Some(true) && !was_up {
+                    after.raised.extend(own.map(|dev| (dev, at)));
+                }
+            }
+            Action::Delete => {
+                let names = std::iter::once(self.name).chain(self.peer());
+                after.cleared_links.extend(names.map(|name| (name, at)));
+            }
+        }
+    }
+}
+
+impl Check for BridgeAttrs {
+    fn check(&self) -> Result<(), &'static str> {
+        let is_in_ticks = |time: Option<u32>| time.is_none_or(|time| time % 2 == 0);
+        must(
+            is_in_ticks(self.forward_delay) && is_in_ticks(self.ageing_time),
+            "the kernel keeps a bridge's times in ticks of 4 ms, where an odd number of hundredths \
+             of a second becomes one less: write an even one",
+        )?;
+        let range = BridgeAttrs::STP_FORWARD_DELAY;
+        let has_delay = self.forward_delay.is_none_or(|delay| range.contains(&delay));
+        must(self.stp != Some(true) || has_delay, "with stp, forward_delay is 200 to 3000")
+    }
+}
+
+impl Check for Link<IfName> {
+    fn check(&self) -> Result<(), &'static str> {
+        match &self.kind {
+            Some(LinkKind::Vxlan(vxlan)) => {
+                must(vxlan.id < 1 << 24, "a VXLAN id is 0 to 16777215")?;
+                let mut ends = [vxlan.local, vxlan.remote].into_iter().flatten();
+                must(
+                    ends.all(|end| !end.is_unspecified()),
+                    "the unspecified address is no end of a tunnel: leave it out",
+                )?;
+            }
+            Some(LinkKind::Vlan(VlanAttrs { id, .. })) => {
+                must(*id < 4095, "a VLAN id is 0 to 4094")?
+            }
+            Some(LinkKind::Veth(VethAttrs { peer })) => {
+                must(*peer != Some(self.name), "the two ends of a veth pair need two names")?;
+            }
+            Some(LinkKind::Other(_)) => return Err("a link of this kind cannot be desired"),
+            _ => {}
+        }
+        if let Some(LinkKind::Bridge(bridge)) = &self.kind {
+            bridge.check()?;
+        }
+        // `macvlan_newlink`; a later change would be one of the device below.
+        let passthru = matches!(
+            self.kind,
+            Some(LinkKind::Macvlan(MacvlanAttrs { mode: Some(MacvlanMode::Passthru), .. }))
+        );
+        must(
+            !passthru || self.address.is_none(),
+            "a macvlan of mode passthru has the address of its `link`: leave `address` out",
+        )?;
+        let peer = match &self.kind {
+            Some(LinkKind::Veth(VethAttrs { peer })) => peer.as_ref(),
+            _ => None,
+        };
+        must(
+            !self.name.is_template() && !peer.is_some_and(IfName::is_template),
+            "a name with a `%` is a template to the kernel, which replaces it: write one without",
+        )?;
+        let is_ethernet = self.kind.as_ref().is_some_and(LinkKind::is_ethernet);
+        must(
+            !is_ethernet || self.address.is_none_or(|address| address.is_ethernet()),
+            "`address` is the hardware address, which has 6 bytes for such a link, and is neither a \
+             group's nor all zero: write one such as \"02:00:00:00:00:01\"",
+        )?;
+        let alias = self.alias.as_deref().unwrap_or_default();
+        must(alias.len() < 256, "an alias has at most 255 bytes")?;
+        must(!alias.contains(&0), "an alias ends before its first NUL: leave that out")?;
+        must(self.master != Some(Some(self.name)), "a link cannot be its own master")
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -2,19 +2,19 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::IpAddr;
 
 use super::{
-    Authored, Canonical, Carriers, Collateral, Difference, Kind, Loss, ObjectKind, OnAddresses,
-    in_place, recreate,
+    Action, Authored, Canonical, Carriers, Cleared, Collateral, Dependencies, Difference, Kind,
+    Loss, ObjectKind, OnAddresses, Ordered, Render, Stage, Words, in_place, on_or_off, or_none,
+    recreate,
 };
+use crate::check::{Check, must};
 use crate::devices::{Devices, Names, Problem};
 use crate::domain::{Located, Place};
 use crate::values::{Dev, Family, IfName, LinkAddr};
-
-mod check;
-mod order;
-mod render;
+use crate::words::Name;
 
 /// How a neighbour came to be valid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -275,6 +275,97 @@ impl Collateral for Neighbour {
     fn note_addresses(&self, lost: &mut OnAddresses) {
         if self.family() == Family::Inet {
             lost.neighbours.entry(self.dev).or_insert_with(|| self.clone().into());
+        }
+    }
+}
+
+impl Ordered for Neighbour {
+    const IS_INDEPENDENT: bool = true;
+
+    fn stage(&self, action: Action, anew: bool, cleared: &Cleared) -> Stage {
+        match action {
+            Action::Create | Action::Update => Stage::Neighbours,
+            Action::Delete if anew || cleared.devs.contains(&self.dev) => Stage::ClearNeighbours,
+            Action::Delete => Stage::DropNeighbours,
+        }
+    }
+
+    fn needs(&self, action: Action, before: &mut Dependencies<'_>, needed: &mut Vec<u32>) {
+        if action != Action::Delete {
+            needed.extend(before.created.get(&self.dev));
+        }
+    }
+}
+
+impl Check for Neighbour<IfName> {
+    fn check(&self) -> Result<(), &'static str> {
+        must(self.is_declared(), "only permanent, NOARP and externally learned neighbours last")?;
+        must(self.proxy || self.lladdr.is_some(), "a neighbour needs a link-layer address")?;
+        // `arp_constructor` in net/ipv4/arp.c: all addresses there are one.
+        must(
+            self.proxy || self.family() == Family::Inet6 || self.dev.as_bytes() != b"lo",
+            "the loopback device has no IPv4 neighbours",
+        )
+    }
+}
+
+/// The state as `ip neighbour` takes it. One that the kernel moves begins as reachable.
+fn state_name(state: NeighbourState) -> &'static str {
+    match state {
+        NeighbourState::Permanent => "permanent",
+        NeighbourState::NoArp => "noarp",
+        NeighbourState::Dynamic => "reachable",
+    }
+}
+
+impl Render for Neighbour {
+    const IP_OBJECT: &'static str = "neigh";
+
+    fn write_words(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        words: &Words<'_, Neighbour>,
+        devices: &Devices,
+    ) -> fmt::Result {
+        let key = matches!(words, Words::Key);
+
+        if self.proxy {
+            f.write_str("proxy ")?;
+        }
+        write!(f, "{}", self.dst)?;
+        if let Some(lladdr) = self.lladdr.filter(|_| !key) {
+            write!(f, " lladdr {lladdr}")?;
+        }
+        write!(f, " dev {}", Name(self.dev, devices))?;
+        if key {
+            return Ok(());
+        }
+        if !self.proxy {
+            let is_unresolved = self.state == NeighbourState::Dynamic && self.lladdr.is_none();
+            let state = if is_unresolved { "none" } else { state_name(self.state) };
+            write!(f, " nud {state}")?;
+        }
+        if self.router {
+            f.write_str(" router")?;
+        }
+        if self.ext_learn {
+            f.write_str(" extern_learn")?;
+        }
+        write!(f, " protocol {}", self.protocol)
+    }
+
+    fn field(&self, field: &str, devices: &Devices) -> Option<String> {
+        let _ = devices;
+
+        match field {
+            "lladdr" => or_none(self.lladdr),
+            "state" => match state_name(self.state) {
+                "reachable" => Some("the kernel's own to move".to_owned()),
+                name => Some(name.to_owned()),
+            },
+            "router" => on_or_off(self.router),
+            "ext_learn" => on_or_off(self.ext_learn),
+            _ => None,
         }
     }
 }

@@ -1,18 +1,17 @@
 //! Nexthop objects (Linux 5.3): where routes lead, kept apart from them under a number, so that to
 //! change one is to change all routes that point at it.
 
+use std::fmt;
 use std::ops::RangeInclusive;
 
+use super::route::render::Hop;
 use super::{
-    Canonical, Carriers, Collateral, Difference, Kind, Loss, NextHop, ObjectKind, in_place,
-    recreate,
+    Action, Canonical, Carriers, Cleared, Collateral, Dependencies, Depths, Difference, Kind, Loss,
+    NextHop, ObjectKind, Ordered, Render, Stage, Words, in_place, recreate, words_or_none,
 };
 use crate::devices::Devices;
 use crate::domain::{Located, Part, Place};
 use crate::values::{Dev, Family};
-
-mod order;
-mod render;
 
 /// A nexthop object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -179,6 +178,98 @@ impl Collateral for Nexthop {
             return false;
         };
         is_unused && !self.unmodelled && hop.via.is_none()
+    }
+}
+
+impl Ordered for Nexthop {
+    fn stage(&self, action: Action, _anew: bool, _cleared: &Cleared) -> Stage {
+        match action {
+            Action::Create | Action::Update => Stage::Nexthops,
+            Action::Delete => Stage::DropNexthops,
+        }
+    }
+
+    /// Groups come after what they lead to, and go before it.
+    fn rank(&self, stage: Stage, _depths: &Depths) -> i64 {
+        let group = i64::from(self.members().next().is_some());
+        if stage == Stage::Nexthops { group } else { -group }
+    }
+
+    fn needs(&self, action: Action, before: &mut Dependencies<'_>, needed: &mut Vec<u32>) {
+        if action == Action::Delete {
+            // What points at it would go along.
+            needed.extend(before.leaving.get(&self.id).into_iter().flatten());
+            return;
+        }
+        needed.extend(self.members().filter_map(|id| before.nexthops.get(&id)));
+        if let NexthopTarget::One(_, hop) = &self.target {
+            before.need_hop(hop, needed);
+        }
+    }
+
+    fn provide(
+        &self,
+        action: Action,
+        was: Option<&Nexthop>,
+        at: u32,
+        after: &mut Dependencies<'_>,
+    ) {
+        if action != Action::Create && !after.leaving.is_empty() {
+            let members = was.unwrap_or(self).members();
+            members.for_each(|id| after.leave(id, at));
+        }
+        if action != Action::Delete {
+            after.nexthops.insert(self.id, at);
+        }
+    }
+}
+
+/// Where a nexthop object leads, each word after a space.
+struct TargetWords<'a>(&'a NexthopTarget, &'a Devices);
+
+impl fmt::Display for TargetWords<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            // A gateway of its own family: `ip nexthop` takes no other.
+            NexthopTarget::One(family, hop) => {
+                let family = hop.via.map_or(*family, Family::of);
+                Hop(hop, family, self.1).fmt(f)
+            }
+            NexthopTarget::Blackhole(_) => f.write_str(" blackhole"),
+            NexthopTarget::Group(members) => {
+                members.iter().enumerate().try_for_each(|(at, member)| {
+                    let lead = if at == 0 { " group " } else { "/" };
+                    let (id, weight) = member;
+                    write!(f, "{lead}{id},{weight}")
+                })
+            }
+        }
+    }
+}
+
+impl Render for Nexthop {
+    const IP_OBJECT: &'static str = "nexthop";
+
+    fn write_words(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        words: &Words<'_, Nexthop>,
+        devices: &Devices,
+    ) -> fmt::Result {
+        let key = matches!(words, Words::Key);
+
+        write!(f, "id {}", self.id)?;
+        if key {
+            return Ok(());
+        }
+        write!(f, "{} proto {}", TargetWords(&self.target, devices), self.protocol)
+    }
+
+    fn field(&self, field: &str, devices: &Devices) -> Option<String> {
+        match field {
+            "target" => words_or_none(TargetWords(&self.target, devices)),
+            _ => None,
+        }
     }
 }
 

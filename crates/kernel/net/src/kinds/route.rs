@@ -4,21 +4,20 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use metrics::RTAX_CC_ALGO;
+
 use super::{
-    Action, Canonical, Carriers, Collateral, Difference, Kind, Kinds, Loss, ObjectKind,
-    OnAddresses, in_place, recreate,
+    Action, Canonical, Carriers, Cleared, Collateral, Dependencies, Depths, Difference, Kind,
+    Kinds, Loss, ObjectKind, OnAddresses, Ordered, Provider, Stage, in_place, recreate,
 };
+use crate::check::{Check, must};
 use crate::devices::Devices;
 use crate::domain::{Located, Part, Place};
 use crate::values::{Dev, Family, Prefix, Protocols};
-
-mod check;
-mod metrics;
-mod order;
-pub(crate) mod render;
-
-use metrics::RTAX_CC_ALGO;
 pub use metrics::{Metric, Metrics};
+
+mod metrics;
+pub(crate) mod render;
 
 /// Table numbers with a name of their own (`include/uapi/linux/rtnetlink.h`).
 pub mod table {
@@ -661,6 +660,148 @@ impl Route {
             Action::Update => was?.nexthop_id(),
             Action::Delete => self.nexthop_id(),
         }
+    }
+}
+
+impl Route {
+    /// Returns true if the route leads straight out of a device, so that gateways may be reachable
+    /// by it.
+    fn is_on_device(&self) -> bool {
+        let hops = self.nexthops.as_slice();
+        !hops.is_empty() && hops.iter().all(|hop| hop.via.is_none())
+    }
+}
+
+impl Ordered for Route {
+    fn stage(&self, action: Action, anew: bool, cleared: &Cleared) -> Stage {
+        if action != Action::Delete {
+            return if self.is_on_device() { Stage::DeviceRoutes } else { Stage::Routes };
+        }
+        let mut devices = self.nexthops.as_slice().iter().filter_map(|hop| hop.dev);
+        if anew || devices.any(|dev| cleared.devs.contains(&dev)) {
+            Stage::ClearRoutes
+        } else if self.is_on_device() {
+            Stage::DropDeviceRoutes
+        } else {
+            Stage::DropRoutes
+        }
+    }
+
+    /// By the length of the prefix, and those of one length by family: the longest come first and
+    /// go last.
+    fn rank(&self, stage: Stage, _depths: &Depths) -> i64 {
+        let is_v6 = self.family() == Family::Inet6;
+        let length = i64::from(self.dst.len()) * 2 + i64::from(is_v6);
+        match stage {
+            Stage::DeviceRoutes | Stage::Routes => -length,
+            _ => length,
+        }
+    }
+
+    fn needs(&self, action: Action, before: &mut Dependencies<'_>, needed: &mut Vec<u32>) {
+        if action == Action::Delete {
+            // The old route stays until the new one is made.
+            let made = before.broken.get(&(self.table, self.dst));
+            needed.extend(made.copied().flatten());
+            return;
+        }
+        if let Some(src) = self.src {
+            before.need_local(src, needed);
+        }
+        needed.extend(self.nexthop_id().and_then(|id| before.nexthops.get(&id)));
+        for hop in self.nexthops.as_slice() {
+            before.need_hop(hop, needed);
+        }
+    }
+
+    fn provide(&self, action: Action, was: Option<&Route>, at: u32, after: &mut Dependencies<'_>) {
+        if !after.leaving.is_empty()
+            && let Some(id) = self.nexthop_left(action, was)
+        {
+            after.leave(id, at);
+        }
+        if action == Action::Delete {
+            return;
+        }
+        if !after.broken.is_empty()
+            && let Some(made) = after.broken.get_mut(&(self.table, self.dst))
+        {
+            made.get_or_insert(at);
+        }
+        let hops = self.nexthops.as_slice().iter();
+        for hop in hops.filter(|hop| hop.via.is_none()) {
+            after.provide_prefix(hop.dev, self.dst, Provider::Op(at));
+        }
+    }
+}
+
+impl<D> Check for Route<D> {
+    fn check(&self) -> Result<(), &'static str> {
+        let family = self.family();
+        let hops = self.nexthops.as_slice();
+        let same = |address: &IpAddr| Family::of(*address) == family;
+        must(self.table != 0, "table 0 is unspecified: use 254 for main")?;
+        must(self.tos == 0 || family == Family::Inet, "IPv6 routes have no tos")?;
+        must(
+            self.from.is_none() || family == Family::Inet6,
+            "a source prefix (`from`) is for IPv6 routes alone",
+        )?;
+        must(
+            self.from.is_none_or(|from| from.family() == family),
+            "source and destination prefix are of different families",
+        )?;
+        must(
+            self.src.as_ref().is_none_or(same),
+            "the preferred source is of another family than the destination",
+        )?;
+        must(
+            self.src.is_none_or(|src| !src.is_unspecified()),
+            "the unspecified address is no source: leave `src` out",
+        )?;
+        must(!self.unmodelled, "an observed route of unknown attributes cannot be desired")?;
+        must(
+            !matches!(self.nexthops, NextHops::Object(..)),
+            "a route through a nexthop object cannot be desired",
+        )?;
+        must(
+            !self.metrics.locks_nothing(),
+            "a metric is locked that has no value: give it one, or leave the lock out",
+        )?;
+        match self.kind {
+            RouteType::Unicast => {
+                must(!hops.is_empty(), "a unicast route needs via, dev or nexthops")?
+            }
+            RouteType::Local => {}
+            kind if kind.is_reject() => {
+                must(hops.is_empty(), "a route of this type has neither gateway nor device")?;
+            }
+            _ => {
+                return Err(
+                    "only unicast, local, blackhole, unreachable, prohibit and throw can be desired",
+                );
+            }
+        }
+        for hop in hops {
+            must(
+                hop.via.is_some() || hop.dev.is_some(),
+                "a next hop needs a gateway, a device or both",
+            )?;
+            must((1..=256).contains(&hop.weight), "the weight of a next hop is 1 to 256")?;
+            must(
+                hop.via.as_ref().is_none_or(|via| same(via) || family == Family::Inet),
+                "an IPv6 route cannot have an IPv4 gateway",
+            )?;
+            // IPv4 takes it for no gateway at all (`fib_nh_init`), IPv6 refuses it.
+            must(
+                hop.via.is_none_or(|via| !via.is_unspecified()),
+                "the unspecified address is no gateway: leave `via` out",
+            )?;
+            must(
+                !hop.onlink || (hop.via.is_some() && hop.dev.is_some()),
+                "onlink needs both a gateway and a device",
+            )?;
+        }
+        Ok(())
     }
 }
 

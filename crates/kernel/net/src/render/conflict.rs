@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::command::Spec;
+use super::text::Spec;
 use crate::devices::Devices;
 use crate::kinds::{Difference, FOREVER, Kinds, Lifetimes, Object, Render as _};
 use crate::plan::Conflict;

@@ -12,10 +12,6 @@
 //! - `compare` compares all else.
 //! - `result` is what it finds in one dump.
 
-mod compare;
-mod result;
-mod walk;
-
 use std::collections::BTreeSet;
 use std::hash::Hash;
 
@@ -27,10 +23,12 @@ use super::resolved::{DeviceName, ResolvedRoutes};
 use crate::devices::Devices;
 use crate::kinds::{ObjectKind as _, Route, RouteKey};
 use crate::values::Family;
-use compare::Expected;
 pub use result::RouteDependencies;
 use result::{Mismatches, RowMatch};
 use walk::{OnKey, Walk};
+
+mod result;
+mod walk;
 
 /// Compares desired routes with a dump.
 pub struct DumpMatcher<'a> {
@@ -329,6 +327,74 @@ impl<'a> DumpMatcher<'a> {
     pub fn into_dependencies(self) -> RouteDependencies {
         self.found.dependencies
     }
+}
+
+/// What routes look like once they are in the kernel, by value. A value without an entry matches
+/// no row.
+struct Expected {
+    plain: Vec<Option<PlainRoute>>,
+    /// Those that are not plain.
+    other: Vec<Option<Box<Route>>>,
+}
+
+impl Expected {
+    fn of(values: impl Iterator<Item = Option<Route>>) -> Expected {
+        let parts = values.map(|value| match value.filter(may_match) {
+            None => (None, None),
+            Some(route) => match PlainRoute::of(&route) {
+                Some(plain) => (Some(plain), None),
+                None => (None, Some(Box::new(route))),
+            },
+        });
+        let (plain, other) = parts.unzip();
+        Expected { plain, other }
+    }
+
+    /// Returns true if a plain row is as desired.
+    #[inline]
+    fn is_plain(&self, id: Id, row: &PlainRoute) -> bool {
+        let desired = self.plain.get(id as usize);
+        desired.is_some_and(|desired| desired.is_some_and(|desired| agrees(&desired, row)))
+    }
+
+    /// Returns true if a row that is not plain is as desired.
+    fn is_route(&self, id: Id, row: &Route) -> bool {
+        if let Some(Some(desired)) = self.other.get(id as usize) {
+            return desired.agrees(row);
+        }
+        // A plain route points at an object; the row shows all devices that the object leads to.
+        let desired = self.plain.get(id as usize);
+        desired.is_some_and(|desired| desired.is_some_and(|it| it.to_route().agrees(row)))
+    }
+
+    /// Returns the plain row of a key that was found to be as desired, out of a device.
+    fn row(&self, id: Id, key: RouteKey, dev: Option<u32>) -> Option<Route> {
+        let desired = (*self.plain.get(id as usize)?)?;
+        Some(PlainRoute { dev, ..desired }.to_route().with_key(key))
+    }
+}
+
+/// Returns true if rows of a route may match. Routes straight out of a device may not: other
+/// routes' gateways may be reachable through them, so that the planner has to see them.
+fn may_match(route: &Route) -> bool {
+    !route
+        .nexthops
+        .as_slice()
+        .iter()
+        .any(|hop| hop.via.is_none() || hop.dev.is_some_and(|dev| dev.as_index().is_none()))
+}
+
+/// Returns true if two plain routes of one key and protocol are the same. A device that is left
+/// open in the desired one matches any. What an object leads to is compared with the object.
+#[inline]
+fn agrees(desired: &PlainRoute, row: &PlainRoute) -> bool {
+    desired.object == row.object
+        && (desired.object.is_some()
+            || desired.via == row.via
+                && (desired.dev.is_none() || desired.dev == row.dev)
+                && desired.onlink == row.onlink)
+        && desired.kind == row.kind
+        && desired.scope == row.scope
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use trueup_diff::Revision;
 
 use super::index::{Id, Packed};
-use super::nexthop_assignment::NexthopAssignment;
 use super::nexthop_table::{NexthopTable, can_point};
+use super::tracker::NexthopAssignment;
 use super::{Gateways, Routes};
 use crate::check::Check as _;
 use crate::devices::{Devices, Problem};

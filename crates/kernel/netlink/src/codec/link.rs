@@ -1,21 +1,24 @@
 //! Links (`ifinfomsg`, linux/rtnetlink.h and linux/if_link.h). The attributes of each kind of link
 //! are in the private module `link_kind`.
 
-mod change;
-mod codec;
-mod link_kind;
-
 use std::collections::HashMap;
 
-use trueup_net::{Dev, IfName, Kind, Link, LinkAddr, LinkKind, LinkStatus, VethAttrs};
+use trueup_net::{Action, Dev, IfName, Kind, Link, LinkAddr, LinkKind, LinkStatus, VethAttrs};
 
+use super::dump_query::{Consistency, DumpQuery, ReadScope};
+use super::kind_codec::{Change, DeviceIndexes, KindCodec, Part, RefusalCause};
 use super::{BROKEN, EncodeError, Resolve, Undecodable, index_of, split, take};
+use crate::kernel_error::KernelError;
+use crate::transport::Group;
 use crate::wire::{
     MessageWriter, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, read_string, read_u32,
 };
 pub use change::{
     change, change_kind, change_master, changes_master, needs_kind_change, needs_master_first,
 };
+
+mod change;
+mod link_kind;
 
 /// `RTM_NEWLINK`.
 pub const NEW: u16 = 16;
@@ -295,6 +298,81 @@ fn clear_if<T>(clears: bool, value: &mut Option<T>) {
     if clears {
         *value = None;
     }
+}
+
+impl KindCodec for Link {
+    const NEW: u16 = NEW;
+    const DELETE: u16 = DELETE;
+    const GROUPS: &'static [Group] = &[Group::LINK];
+    const ABSENT: i32 = libc::ENODEV;
+
+    /// Decodes a link without the name of a veth's peer: see [`name_peers`](name_peers).
+    fn decode(body: &[u8]) -> Result<Option<Link>, Undecodable> {
+        Ok(decode(body)?.map(|decoded| decoded.link))
+    }
+
+    fn dumps(_scope: &ReadScope, _is_strict: bool) -> Vec<DumpQuery> {
+        vec![DumpQuery::new(Consistency::Flagged, dump_request)]
+    }
+
+    fn parts(action: Action, link: &Link, was: Option<&Link>) -> &'static [Part] {
+        if action != Action::Update {
+            return &[Part::Whole];
+        }
+        match (needs_master_first(link, was), needs_kind_change(link, was)) {
+            (false, false) => &[Part::Whole],
+            (false, true) => &[Part::Whole, Part::KindAttributes],
+            (true, false) => &[Part::Master, Part::Whole],
+            (true, true) => &[Part::Master, Part::Whole, Part::KindAttributes],
+        }
+    }
+
+    fn encode(
+        buffer: &mut Vec<u8>,
+        part: Part,
+        change: &Change<'_, Link>,
+    ) -> Result<(), EncodeError> {
+        let (link, was) = (change.object, change.was);
+        let DeviceIndexes { resolve, by_name, chosen } = change.indexes;
+        match change.action {
+            Action::Create => {
+                let index = |name: &IfName| by_name(name).and_then(chosen).unwrap_or(0);
+                let peer_index = link.peer().as_ref().map_or(0, index);
+                let link = stated_by_create(link).with_index(index(&link.name));
+                create(buffer, &link, peer_index, resolve)
+            }
+            Action::Update => {
+                let dev = by_name(&link.name).unwrap_or(Dev::index(link.index));
+                let index = resolve(dev).ok_or(EncodeError::Unresolved(dev))?;
+                let link = link.clone().with_index(index);
+                match part {
+                    Part::Master => change_master(buffer, &link, was, resolve),
+                    Part::KindAttributes => change_kind(buffer, &link, was, resolve),
+                    Part::Whole | Part::Append | Part::WithoutPrefixRoute | Part::OtherMetric => {
+                        self::change(buffer, &link, was, resolve)
+                    }
+                }
+            }
+            Action::Delete => delete(buffer, link.index),
+        }
+    }
+
+    fn refusal_cause(&self, action: Action, error: &KernelError) -> Option<RefusalCause> {
+        // The device cannot have the address: multicast or zero on Ethernet (`eth_mac_addr`).
+        let invalid = action != Action::Delete && error.errno() == libc::EADDRNOTAVAIL;
+        invalid.then_some(RefusalCause::Invalid)
+    }
+}
+
+/// Returns the part of a link that its create states; an update states the rest. A new bridge does
+/// not filter, and a kernel built without filtering refuses the attribute.
+fn stated_by_create(link: &Link) -> Link {
+    let mut stated = link.clone();
+    (stated.up, stated.master, stated.alias) = (None, None, None);
+    if let Some(LinkKind::Bridge(bridge)) = &mut stated.kind {
+        bridge.vlan_filtering = bridge.vlan_filtering.filter(|on| *on);
+    }
+    stated
 }
 
 #[cfg(test)]

@@ -5,15 +5,15 @@ use std::net::IpAddr;
 use ipnetwork::IpNetwork;
 use trueup_net::{Action, Family, FwMark, IfName, Kind, NumberRange, Rule, RuleAction};
 
-use super::change::{Change, Part, RefusalCause};
+use super::dump_query::ReadScope;
 use super::dump_query::{Consistency, DumpQuery};
 use super::kind_codec::KindCodec;
-use super::read_scope::ReadScope;
+use super::kind_codec::{Change, Part, RefusalCause};
 use super::{
     BROKEN, EncodeError, Undecodable, family_from, family_number, read_ip_of, split, take,
 };
-use crate::group::Group;
 use crate::kernel_error::KernelError;
+use crate::transport::Group;
 use crate::wire::{
     MessageWriter, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, read_string, read_u8,
     read_u16, read_u32,
