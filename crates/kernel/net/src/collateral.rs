@@ -333,8 +333,7 @@ fn left_by(op: &Op) -> Option<u32> {
         return None;
     };
     let was = op.was();
-    let was = was.as_deref().and_then(|was| was.try_into().ok());
-    route.nexthop_left(op.action, was)
+    route.nexthop_left(op.action, was.as_deref().and_then(|was| was.try_into().ok()))
 }
 
 /// What IPv6 finds when it looks for the route that it made to an address's subnet: the first on

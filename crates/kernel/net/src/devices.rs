@@ -122,8 +122,8 @@ pub(crate) fn devices_down<D>(
 ) -> BTreeSet<Dev> {
     // By name: one that is made again is declared as the new one, and next hops may be on the
     // former.
-    let links = links.unwrap_or_default().iter();
-    let declared: BTreeMap<IfName, Option<bool>> = links.map(|link| (link.name, link.up)).collect();
+    let declared: BTreeMap<IfName, Option<bool>> =
+        links.unwrap_or_default().iter().map(|link| (link.name, link.up)).collect();
     let planned = devices.planned().map(|(dev, name)| (dev, *name, None));
     let there = observed.links.iter().map(|link| (Dev::index(link.index), link.name, link.up));
     let down = planned

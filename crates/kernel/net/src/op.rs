@@ -221,8 +221,7 @@ impl Op {
     /// Gives an update the object as observed, which has the key of the object as desired.
     #[must_use]
     pub fn with_was(self, was: impl Into<Option<Object>>) -> Op {
-        let was = was.into().map(Former::new);
-        Op { was, ..self }
+        Op { was: was.into().map(Former::new), ..self }
     }
 
     /// As [`with_was`](Self::with_was), with what equal objects of other ops share.
@@ -311,9 +310,12 @@ impl Formers {
         if let Some(last) = self.last.as_ref().filter(|last| ***last == object) {
             return Former(Arc::clone(last));
         }
-        let known = self.few.iter().find(|known| ***known == object);
         let is_few = self.few.len() < Formers::FEW;
-        let known = known.or_else(|| (!is_few).then(|| self.more.get(&object))?);
+        let known = self
+            .few
+            .iter()
+            .find(|known| ***known == object)
+            .or_else(|| (!is_few).then(|| self.more.get(&object))?);
         let former = known.map(Arc::clone).unwrap_or_else(|| {
             let new = Arc::new(object);
             if is_few {

@@ -124,10 +124,10 @@ impl Monitor {
     /// As [`set_scope`](Self::set_scope).
     pub fn ignore_own_writes(&mut self, port: Option<u32>) -> Result<(), Error> {
         // The kernel's own events bear 0.
-        let port = port.filter(|port| *port != 0);
-        if port != self.own_port {
-            self.events.set_filter(&filter::program(&self.scope, port))?;
-            self.own_port = port;
+        let own_port = port.filter(|port| *port != 0);
+        if own_port != self.own_port {
+            self.events.set_filter(&filter::program(&self.scope, own_port))?;
+            self.own_port = own_port;
         }
         Ok(())
     }

@@ -82,8 +82,10 @@ impl<'a> Kept<'a> {
     /// Holds deletes so that nothing is lost, and no more than that takes.
     fn hold(self, held: &mut BTreeMap<usize, Object>) {
         let Kept { going, lost, .. } = self;
-        let lost = lost.iter().map(|(with, object)| (&*going[with], *object));
-        let (alone, together): (Vec<_>, Vec<_>) = lost.partition(|(going, _)| going.len() == 1);
+        let (alone, together): (Vec<_>, Vec<_>) = lost
+            .iter()
+            .map(|(with, object)| (&*going[with], *object))
+            .partition(|(going, _)| going.len() == 1);
         for (going, object) in alone.into_iter().chain(together) {
             let Some(least) = going
                 .iter()

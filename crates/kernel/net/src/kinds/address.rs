@@ -243,9 +243,8 @@ impl<D> Address<D> {
     /// Returns everything on the link because of this address: its subnet, and an IPv6 peer by
     /// itself (`__ipv6_ifa_notify`).
     pub fn on_link(&self) -> impl Iterator<Item = Prefix> + use<D> {
-        let peer = self.peer.filter(IpAddr::is_ipv6);
-        let peer = peer.map(|peer| Prefix::containing(peer.into()));
-        iter::once(self.subnet()).chain(peer)
+        let of_peer = self.peer.filter(IpAddr::is_ipv6).map(|peer| Prefix::containing(peer.into()));
+        iter::once(self.subnet()).chain(of_peer)
     }
 
     /// Returns true if the kernel made it itself: on the loopback device, from the hardware
@@ -270,8 +269,8 @@ impl<D> Address<D> {
     #[must_use]
     pub fn canonical(mut self, dev_name: Option<&IfName>) -> Address<D> {
         self.peer = self.peer.filter(|peer| *peer != self.address.ip());
-        let dev_name = dev_name.map(IfName::as_bytes);
-        self.label = self.label.filter(|label| Some(label.as_bytes()) != dev_name);
+        self.label =
+            self.label.filter(|label| Some(label.as_bytes()) != dev_name.map(IfName::as_bytes));
         self.broadcast = self.broadcast.filter(|address| !address.is_unspecified());
         if self.family() == Family::Inet6 {
             self.label = None;

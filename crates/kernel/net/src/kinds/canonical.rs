@@ -34,8 +34,7 @@ impl<'a, K: ObjectKind> Canonical<Cow<'a, [K]>> {
         if list.iter().all(|object| object.is_canonical_on(devices)) {
             return Canonical(list);
         }
-        let list = list.into_owned().into_iter();
-        Canonical(list.map(|object| object.canonical_on(devices)).collect())
+        Canonical(list.into_owned().into_iter().map(|it| it.canonical_on(devices)).collect())
     }
 }
 

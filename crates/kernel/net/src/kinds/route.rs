@@ -264,8 +264,7 @@ impl<D> NextHops<D> {
                 NextHops::Many(hops.into_iter().map(one).collect::<Result<_, E>>()?)
             }
             NextHops::Object(id, devs) => {
-                let devs = devs.into_iter().map(translate);
-                NextHops::Object(id, devs.collect::<Result<_, E>>()?)
+                NextHops::Object(id, devs.into_iter().map(translate).collect::<Result<_, E>>()?)
             }
         })
     }
@@ -831,11 +830,9 @@ mod tests {
 
     #[test]
     fn ipv6_metric_zero_is_1024_and_scope_is_none() {
-        let mut route: Route =
-            Route::of_type(RouteType::Blackhole, "2001:db8::/32".parse().unwrap());
-        route.scope = Some(Scope::LINK);
-        let route = route.canonical();
-        assert_eq!((route.metric, route.scope), (1024, None));
+        let route: Route = Route::of_type(RouteType::Blackhole, "2001:db8::/32".parse().unwrap());
+        let stored = route.with_scope(Scope::LINK).canonical();
+        assert_eq!((stored.metric, stored.scope), (1024, None));
     }
 
     #[test]

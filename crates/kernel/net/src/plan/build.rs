@@ -493,11 +493,11 @@ impl<'a> ConflictPolicy<'a> {
         } else {
             self.proof.former(&ours.object_key()).and_then(T::of_object)
         };
-        let former = former.map(|former| Canonical::of(former, &self.desired.devices));
+        let canonical = former.map(|former| Canonical::of(former, &self.desired.devices));
         let unstored = self.proof.policy.unstored.contains(T::KIND);
         let is_marked = unstored || !T::BEARS_PROTOCOL || ours.protocol() == wanted.protocol();
         let adopted = (!is_marked).then_some(ours);
-        nearest(wanted, ours, former.as_ref().map(Canonical::get).or(adopted))
+        nearest(wanted, ours, canonical.as_ref().map(Canonical::get).or(adopted))
     }
 
     /// What an object was before we took it, if it can be that again.

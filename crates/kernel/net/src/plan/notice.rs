@@ -64,8 +64,8 @@ impl Notice {
             ),
             Notice::AnothersAddress { address } => {
                 let protocol = address.protocol;
-                let name = Protocols::registered_name(protocol);
-                let name = name.map_or_else(String::new, |name| format!(" ({name})"));
+                let name = Protocols::registered_name(protocol)
+                    .map_or_else(String::new, |name| format!(" ({name})"));
                 format!(
                     "addr {}: protocol {protocol}{name} has made it; should that program move it \
                      to another host, it is added here again and both have it; do not declare \

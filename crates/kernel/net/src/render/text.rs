@@ -192,10 +192,10 @@ impl fmt::Display for OpWords<'_> {
         let OpWords(op, devices) = *self;
         with_object!(&op.object, object: K => {
             let was = op.was();
-            let was = was.as_deref().and_then(|was| <&K>::try_from(was).ok());
+            let former = was.as_deref().and_then(|was| <&K>::try_from(was).ok());
             let words = match op.action {
                 Action::Create => Words::Create,
-                Action::Update => Words::Update(was),
+                Action::Update => Words::Update(former),
                 Action::Delete => Words::Key,
             };
             object.write_words(f, &words, devices)

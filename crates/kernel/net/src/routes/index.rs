@@ -120,10 +120,10 @@ impl<D: Clone + Eq + Hash> Routes<D> {
 
     /// Logs that the route of a key changed, and returns what it was.
     fn changed(&mut self, key: RouteKey, old: Option<Id>) -> Option<Route<D>> {
-        let old = old.and_then(|id| self.values.release(id));
+        let released = old.and_then(|id| self.values.release(id));
         self.part_of = None;
-        self.log(Change::Route(key, old.clone()));
-        old.map(|value| value.at(key))
+        self.log(Change::Route(key, released.clone()));
+        released.map(|value| value.at(key))
     }
 
     /// Returns the route of a key, which is as [`Route::canonical_key`] gives it.
@@ -154,11 +154,8 @@ impl<D: Clone + Eq + Hash> Routes<D> {
             .map(|(id, _)| id)
             .collect();
         for id in of {
-            let Some(value) = self.values.get(id) else {
-                continue;
-            };
-            let value = value.with_nexthops(to.clone());
-            if let Some(old) = self.values.replace(id, value) {
+            let value = self.values.get(id).map(|value| value.with_nexthops(to.clone()));
+            if let Some(old) = value.and_then(|value| self.values.replace(id, value)) {
                 self.part_of = None;
                 self.log(Change::Nexthops(id, old));
             }
@@ -203,10 +200,15 @@ impl<D: Clone + Eq + Hash> Routes<D> {
     /// Makes a route ours if it is there already as desired. That ends when it is removed.
     pub fn adopt(&mut self, key: RouteKey) {
         if self.adopt.insert(key) {
-            let id = self.id(Packed::of(&key));
-            let value = id.and_then(|id| self.values.get(id)).map(Arc::clone);
-            self.log(Change::Route(key, value));
+            self.log_marked(key);
         }
+    }
+
+    /// Logs that a route is marked otherwise.
+    fn log_marked(&mut self, key: RouteKey) {
+        let id = self.id(Packed::of(&key));
+        let value = id.and_then(|id| self.values.get(id)).map(Arc::clone);
+        self.log(Change::Route(key, value));
     }
 
     /// Returns the keys of the routes that become ours if they are there already.
@@ -219,9 +221,7 @@ impl<D: Clone + Eq + Hash> Routes<D> {
     /// it is removed.
     pub fn offer(&mut self, key: RouteKey) {
         if self.offered.insert(key) {
-            let id = self.id(Packed::of(&key));
-            let value = id.and_then(|id| self.values.get(id)).map(Arc::clone);
-            self.log(Change::Route(key, value));
+            self.log_marked(key);
         }
     }
 
@@ -255,8 +255,7 @@ impl<D: Clone + Eq + Hash> Routes<D> {
     /// Returns those of the routes that have one of `keys`.
     #[must_use]
     pub fn at(&self, keys: impl IntoIterator<Item = RouteKey>) -> Routes<D> {
-        let keys = keys.into_iter();
-        let mut some: Routes<D> = keys.filter_map(|key| self.get(&key)).collect();
+        let mut some: Routes<D> = keys.into_iter().filter_map(|key| self.get(&key)).collect();
         some.mark_as(self);
         some
     }
@@ -264,25 +263,11 @@ impl<D: Clone + Eq + Hash> Routes<D> {
     /// Returns those of the routes that are wanted.
     #[must_use]
     pub fn filtered(&self, mut wanted: impl FnMut(&RouteKey) -> bool) -> Routes<D> {
-        let v4 = self
-            .v4
-            .iter()
-            .filter(|(key, _)| wanted(&Packed::V4(**key).unpack()))
-            .map(|(key, id)| (*key, *id))
-            .collect();
-        let v6 = self
-            .v6
-            .iter()
-            .filter(|(key, _)| wanted(&Packed::V6(**key).unpack()))
-            .map(|(key, id)| (*key, *id))
-            .collect();
-        let generic = self
-            .generic
-            .iter()
-            .filter(|(key, _)| wanted(key))
-            .map(|(key, id)| (*key, *id))
-            .collect();
-        self.subset(v4, v6, generic)
+        self.subset(
+            retained(&self.v4, |key| wanted(&Packed::V4(*key).unpack())),
+            retained(&self.v6, |key| wanted(&Packed::V6(*key).unpack())),
+            retained(&self.generic, wanted),
+        )
     }
 
     /// Returns some of the routes, with their values at the same positions.
@@ -311,8 +296,7 @@ impl<D: Clone + Eq + Hash> Routes<D> {
     /// Marks the routes as they are marked among others.
     fn mark_as(&mut self, others: &Routes<D>) {
         let of_these = |marked: &BTreeSet<RouteKey>| {
-            let marked = marked.iter().copied();
-            marked.filter(|key| self.id(Packed::of(key)).is_some()).collect()
+            marked.iter().copied().filter(|key| self.id(Packed::of(key)).is_some()).collect()
         };
         (self.adopt, self.offered) = (of_these(&others.adopt), of_these(&others.offered));
     }
@@ -340,6 +324,14 @@ impl<D: Clone + Eq + Hash> FromIterator<Route<D>> for Routes<D> {
             ..Routes::default()
         }
     }
+}
+
+/// Returns the rows that are wanted.
+fn retained<K: Ord + Copy>(
+    rows: &BTreeMap<K, Id>,
+    mut wanted: impl FnMut(&K) -> bool,
+) -> BTreeMap<K, Id> {
+    rows.iter().filter(|(key, _)| wanted(key)).map(|(key, id)| (*key, *id)).collect()
 }
 
 /// Returns the tables of keys.

@@ -113,8 +113,8 @@ impl Tracker {
             return false;
         };
         let resolve = |route: Route<D>| {
-            let route = route.try_map_dev(|name| name.find(devices)).ok()?;
-            Some(Route { protocol: marker, ..route.canonical() })
+            let indexed = route.try_map_dev(|name| name.find(devices)).ok()?;
+            Some(Route { protocol: marker, ..indexed.canonical() })
         };
         for change in changes {
             let followed = match change {

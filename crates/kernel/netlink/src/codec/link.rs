@@ -102,9 +102,9 @@ pub fn decode(body: &[u8]) -> Result<Option<DecodedLink>, Undecodable> {
     if index == 0 {
         return Err(lost("index"));
     }
-    let lower = lower.filter(|_| !elsewhere);
-    let kind = link_kind::decode(info, lower);
-    let peer_index = lower.filter(|_| matches!(kind, LinkKind::Veth(_)));
+    let below = lower.filter(|_| !elsewhere);
+    let kind = link_kind::decode(info, below);
+    let peer_index = below.filter(|_| matches!(kind, LinkKind::Veth(_)));
     let link = Link::new(name.ok_or(lost("name"))?, kind)
         .with_index(index)
         .with_up(flags & IFF_UP != 0)
@@ -116,7 +116,7 @@ pub fn decode(body: &[u8]) -> Result<Option<DecodedLink>, Undecodable> {
     let status = LinkStatus::default()
         .with_running(flags & IFF_RUNNING != 0)
         .with_carrier(carrier)
-        .with_lower(lower.filter(|_| peer_index.is_none()));
+        .with_lower(below.filter(|_| peer_index.is_none()));
     Ok(Some(DecodedLink { link, peer_index, status }))
 }
 

@@ -263,6 +263,6 @@ fn read_members(payload: &[u8]) -> Option<Vec<(u32, u16)>> {
         let share = u16::from_be_bytes([*high, *low]);
         Some((u32::from_ne_bytes([*a, *b, *c, *d]), share.checked_add(1)?))
     };
-    let members = members.iter().map(member).collect::<Option<_>>()?;
-    rest.is_empty().then_some(members)
+    let all = members.iter().map(member).collect::<Option<_>>()?;
+    rest.is_empty().then_some(all)
 }

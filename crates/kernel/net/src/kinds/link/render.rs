@@ -190,8 +190,8 @@ fn kind_words(
             say("ageing_time", "ageing_time", number(bridge.ageing_time));
         }
         LinkKind::Veth(VethAttrs { peer }) => {
-            let peer = peer.as_ref().map(|peer| Word(peer.as_bytes()).to_string());
-            say("peer", "peer name", peer);
+            let named = peer.as_ref().map(|peer| Word(peer.as_bytes()).to_string());
+            say("peer", "peer name", named);
         }
         LinkKind::Vxlan(vxlan) => {
             say("id", "id", Some(vxlan.id.to_string()));

@@ -121,11 +121,11 @@ struct MetricValues {
 impl Metrics {
     /// Sets a metric; 0 takes it away, as the kernel reports none that is 0.
     pub fn set(&mut self, metric: Metric, value: u32) {
-        let value = value.min(metric.cap());
+        let capped = value.min(metric.cap());
         let values = self.0.get_or_insert_default();
         values.numbers.retain(|(known, _)| *known != metric);
-        if value != 0 {
-            values.numbers.push((metric, value));
+        if capped != 0 {
+            values.numbers.push((metric, capped));
             values.numbers.sort_unstable();
         }
         self.settle();

@@ -71,8 +71,8 @@ pub(super) fn needs(ops: &[Op], desired: &Resolved, observed: &Observed) -> Vec<
                 continue;
             }
             let was = op.was();
-            let was = was.as_deref().and_then(|was| <&K>::try_from(was).ok());
-            object.provide(op.action, was, at, &mut before);
+            let former = was.as_deref().and_then(|was| <&K>::try_from(was).ok());
+            object.provide(op.action, former, at, &mut before);
         });
     }
     pairs
