@@ -5,7 +5,6 @@
 mod action;
 mod backend;
 mod config;
-mod effect;
 mod engine;
 mod error;
 mod gate;
@@ -15,10 +14,8 @@ mod plan;
 mod provider;
 mod record;
 mod report;
-mod report_text;
 #[cfg(feature = "signed")]
 mod signed;
-mod trace;
 mod watched_file;
 
 pub use action::{Action, Change, Class, Verb};

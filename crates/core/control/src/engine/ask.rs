@@ -9,8 +9,9 @@ use trueup_journal::{Execution, Refusal};
 
 use super::flight::{Answer, Flight, Phase};
 use super::shared::{Shared, clipped, guarded, is_task_id};
+use super::trace;
 use crate::record::Record;
-use crate::{Backend, Found, Task, trace};
+use crate::{Backend, Found, Task};
 
 impl<B: Backend> Shared<B> {
     /// Asks the backend about the operations in flight, in the lanes of their objects, and waits

@@ -1,11 +1,11 @@
 //! One-time jobs: an action that is executed at most once for its idempotency key.
 
-use trueup_journal::{KeyState, Outcome, Refusal, Start};
+use trueup_journal::{KeyState, Outcome, Start};
 use trueup_reconcile::ErrorClass;
 
-use super::ApprovalRequest;
+use super::approvals::ApprovalRequest;
 use super::flight::Phase;
-use super::shared::Shared;
+use super::shared::{Shared, of_key};
 use super::start::{JobStart, StartOutcome};
 use crate::record::Record;
 use crate::{Action, Backend, Class, Error, ErrorKind, Objects};
@@ -179,18 +179,4 @@ impl<B: Backend> Shared<B> {
             None => None,
         })
     }
-}
-
-/// Returns the error of a job whose key the journal does not take.
-pub(super) fn of_key(job: &str, error: trueup_journal::Error) -> Error {
-    match error.refusal() {
-        Some(Refusal::KeyUsed) => other_action(job),
-        _ => Error::journal(error),
-    }
-}
-
-pub(super) fn other_action(job: &str) -> Error {
-    let message =
-        format!("the idempotency key {job:?} was used for another action: use another key");
-    Error::new(ErrorKind::Invalid, message)
 }

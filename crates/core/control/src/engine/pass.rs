@@ -2,17 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
 
-use trueup_reconcile::{Ledger, PassLimits, Utc};
+use trueup_queue::Ticket;
+use trueup_reconcile::{ErrorClass, Ledger, PassLimits, Utc};
 
-use super::flight::Phase;
-use super::ops::{Ops, pending};
+use super::approvals::ApprovalRequest;
+use super::changed;
+use super::flight::{End, Ended, Flight, Phase};
 use super::shared::Shared;
+use super::start::StartOutcome;
 use crate::provider::LastKnown;
+use crate::report::op_key;
 use crate::{
-    Action, Approval, Backend, Desired, Error, Objects, Observed, Outcome, Pending, Plan, Report,
-    Unread, Verb, Wait, plan,
+    Action, Approval, Backend, Class, ControlOp, Desired, Error, Failure, Objects, Observed,
+    Outcome, Pending, Plan, Report, Unread, Verb, Wait, plan,
 };
 
 pub(super) struct Pass<'a, B: Backend> {
@@ -26,7 +31,7 @@ pub(super) struct Pass<'a, B: Backend> {
 }
 
 /// An action that may begin, with its approval if it needs one.
-pub(super) type Ready = (Action, Option<Approval>);
+type Ready = (Action, Option<Approval>);
 
 impl<B: Backend> Pass<'_, B> {
     /// Everything before the first start may fail, and then the pass could not run. After it
@@ -187,5 +192,229 @@ impl<B: Backend> Pass<'_, B> {
             requeue_after,
             statuses: Vec::new(),
         }
+    }
+
+    /// Clears the backoff of each object that is desired otherwise than in the last pass.
+    fn clear_backoffs(&self, desired: &Objects) -> Result<(), Error> {
+        let Some(last) = self.last_desired else {
+            return Ok(());
+        };
+        for key in changed(last, desired) {
+            let name = self.shared.name(key);
+            let cleared = self.shared.backoffs.clear(name.as_bytes());
+            cleared.map_err(Error::journal)?;
+        }
+        Ok(())
+    }
+
+    /// Selects the actions that may begin now. Each of the others gets the reason why it waits.
+    fn select(
+        &self,
+        actions: Vec<Action>,
+        observed: &Objects,
+        ops: &mut Ops,
+    ) -> Result<Vec<Ready>, Error> {
+        let shared = self.shared;
+        let now = shared.config.now();
+        let approval_time = shared.approval_time()?;
+        let backoffs = shared.backoffs.all().map_err(Error::journal)?;
+        let mut ready: Vec<Ready> = Vec::new();
+        let mut waiting = Vec::new();
+        let in_flight: BTreeSet<String> = shared.state().flights.keys().cloned().collect();
+        for action in actions {
+            if in_flight.contains(&action.key) || ops.has_failed(&action.key) {
+                // The op of what is in flight, or has ended, stands for the object.
+                continue;
+            }
+            let backoff = backoffs.get(shared.name(&action.key).as_bytes());
+            let failed_before = match backoff {
+                Some(_) => shared.last_failure(&action.key)?,
+                None => None,
+            };
+            let pend = |action, pending| ops.pend_retry(action, pending, failed_before);
+            let pending = if ready.last().is_some_and(|(first, _)| first.key == action.key)
+                || waiting.last().is_some_and(|it: &ApprovalRequest| it.action.key == action.key)
+            {
+                Wait::After.into()
+            } else {
+                let object = observed.get(&action.key);
+                let approval = match shared.class(&action, object) {
+                    Class::Benign => None,
+                    // It can be approved while it waits for its backoff, too.
+                    Class::Destructive => {
+                        let hash = shared.config.gate.hash(&action, object);
+                        let journal = shared.journal_id()?;
+                        waiting.push(ApprovalRequest::new(hash, journal, action.clone()));
+                        let approvals = &shared.state().approvals;
+                        match approvals.find(hash, approval_time) {
+                            Some(approval) => Some(approval),
+                            None => {
+                                let refused = approvals.refused(hash);
+                                pend(action, Wait::Approval { hash, refused }.into());
+                                continue;
+                            }
+                        }
+                    }
+                };
+                if let Some(backoff) = backoff.filter(|backoff| backoff.next > now) {
+                    pend(action, Wait::Retry(backoff.next).into());
+                    continue;
+                }
+                // The loop puts off what it may try and what is not tried, such as an action that
+                // waited for its approval.
+                let backoff = self.limits.backoff(op_key(&action.key));
+                if let Some(left) = backoff.filter(|_| approval.is_none()) {
+                    pend(action, Pending::Backoff(left));
+                    continue;
+                }
+                let is_cut = ready.len() as u64 >= self.limits.ops();
+                if !is_cut && self.limits.should_continue() {
+                    ready.push((action, approval));
+                    continue;
+                }
+                Pending::Cut
+            };
+            pend(action, pending);
+        }
+        shared.state().approvals.set_waiting(waiting, approval_time);
+        Ok(ready)
+    }
+
+    /// Starts actions in the lanes of their objects, and waits until the backend has answered. It
+    /// does not wait for tasks.
+    fn start(&mut self, ready: Vec<Ready>, ops: &mut Ops) -> Result<(), Error> {
+        self.begin_creates(ready.iter().map(|(action, _)| action))?;
+        // A start that the pass did not wait for requests another one.
+        let is_late = Arc::new(AtomicBool::new(false));
+        let mut tickets: Vec<(Ready, Option<Ticket<StartOutcome>>)> = Vec::new();
+        for (action, approval) in ready {
+            let (shared, it) = (Arc::clone(self.shared), (action.clone(), approval.clone()));
+            let is_late = Arc::clone(&is_late);
+            let job = move || {
+                let outcome = shared.start(it.0, it.1.as_ref(), None);
+                if is_late.load(Ordering::Relaxed) {
+                    shared.request_pass();
+                }
+                outcome
+            };
+            let lane = self.shared.lane(&action.key);
+            let ticket = self.shared.queue.submit(lane, job).ok();
+            tickets.push(((action, approval), ticket));
+        }
+        let until = Instant::now() + self.shared.config.start_wait;
+        for ((action, approval), ticket) in tickets {
+            let left = until.saturating_duration_since(Instant::now());
+            let outcome = match ticket.as_ref().map(|ticket| ticket.wait(left)) {
+                Some(Ok(outcome)) => outcome.done(),
+                // Not answered yet: it is in flight. If it has not begun, a later pass begins it.
+                _ => {
+                    is_late.store(true, Ordering::Relaxed);
+                    None
+                }
+            };
+            let is_begun = ticket.is_some_and(|ticket| outcome.is_none() && !ticket.cancel());
+            if let (Some(_), Some(approval)) = (&outcome, &approval) {
+                let refused = match &outcome {
+                    Some(StartOutcome::NotApproved(why)) => Some(Some(why.clone())),
+                    Some(StartOutcome::InFlight | StartOutcome::Refused(..)) => Some(None),
+                    _ => None,
+                };
+                if let Some(refused) = refused {
+                    let mut state = self.shared.state();
+                    state.approvals.remove(approval.hash(), refused);
+                }
+            }
+            match outcome {
+                // Its op comes from its end, or from what is in flight.
+                Some(StartOutcome::InFlight) => {}
+                Some(StartOutcome::Refused(class, message)) => {
+                    self.release(&action);
+                    ops.fail(action, class, message);
+                }
+                Some(StartOutcome::NotApproved(why)) => {
+                    self.release(&action);
+                    let hash = approval.map(|approval| approval.hash());
+                    let pending = hash
+                        .map_or(Wait::After, |hash| Wait::Approval { hash, refused: Some(why) });
+                    ops.pend(action, pending.into());
+                }
+                Some(StartOutcome::NotRecorded(error)) => {
+                    ops.trouble = Some(error.to_string());
+                    ops.pend(action, Pending::Unrecorded);
+                }
+                Some(StartOutcome::Busy | StartOutcome::Repeated) => {
+                    ops.pend(action, Wait::After.into());
+                }
+                None if is_begun => {}
+                None => {
+                    self.release(&action);
+                    ops.pend(action, Wait::After.into());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The ops of a pass, while it runs.
+#[derive(Default)]
+struct Ops {
+    ops: Vec<ControlOp>,
+    trouble: Option<String>,
+}
+
+impl Ops {
+    fn pend(&mut self, action: Action, pending: Pending) {
+        let outcome = Outcome::Pending(pending);
+        self.ops.push(ControlOp::new(action, outcome));
+    }
+
+    fn pend_retry(&mut self, action: Action, pending: Pending, failed_before: Option<Failure>) {
+        let op = ControlOp::new(action, Outcome::Pending(pending));
+        self.ops.push(ControlOp { failed_before, ..op });
+    }
+
+    fn fail(&mut self, action: Action, class: ErrorClass, message: String) {
+        let outcome = Outcome::Failed(Failure::new(class, message));
+        self.ops.push(ControlOp::new(action, outcome));
+    }
+
+    /// Returns true if an action on the object has failed in this pass.
+    fn has_failed(&self, key: &str) -> bool {
+        let failed = |op: &ControlOp| matches!(op.outcome, Outcome::Failed(_));
+        self.ops.iter().any(|op| op.action.key == key && failed(op))
+    }
+
+    fn add_ended(&mut self, ended: Vec<Ended>) {
+        for Ended { action, end, .. } in ended {
+            match (end.failure(), end) {
+                (Some(failure), _) => {
+                    let outcome = Outcome::Failed(failure);
+                    self.ops.push(ControlOp::new(action, outcome));
+                }
+                // It is planned anew, if it is still due.
+                (None, End::Never) => {}
+                (None, _) => self.ops.push(ControlOp::new(action, Outcome::Applied)),
+            }
+        }
+    }
+}
+
+/// Returns how far an operation in flight is.
+fn pending(flight: &Flight, now: SystemTime, task_limit: Duration) -> Wait {
+    match &flight.phase {
+        Phase::Starting => Wait::Starting,
+        Phase::Running { task, progress, since } => Wait::Running {
+            task: task.clone(),
+            progress: progress.clone(),
+            since: *since,
+            is_overdue: now.duration_since(*since).unwrap_or_default() > task_limit,
+        },
+        Phase::Answered(answer) => {
+            Wait::Lost { why: format!("{answer}, and its object is not read yet") }
+        }
+        Phase::Elsewhere => Wait::Starting,
+        Phase::Lost { why } => Wait::Lost { why: why.clone() },
+        Phase::InDoubt { why } => Wait::InDoubt { why: why.clone() },
     }
 }

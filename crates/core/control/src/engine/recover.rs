@@ -4,8 +4,9 @@ use trueup_journal::Refusal;
 
 use super::flight::{Flight, Phase};
 use super::shared::Shared;
+use super::trace;
 use crate::record::Record;
-use crate::{Backend, Error, trace};
+use crate::{Backend, Error};
 
 impl<B: Backend> Shared<B> {
     /// Reads the operations in flight, once. Each is asked about as one of this process is. One

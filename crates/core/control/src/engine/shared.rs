@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use trueup_journal::{Backoff, Backoffs, Journal, KeyState, OperationState, Operations};
+use trueup_journal::{Backoff, Backoffs, Journal, KeyState, OperationState, Operations, Refusal};
 use trueup_queue::Queue;
 use trueup_reconcile::{ErrorClass, Hints};
 
@@ -270,4 +270,18 @@ impl Error {
     pub(crate) fn journal(error: trueup_journal::Error) -> Error {
         Error::new(ErrorKind::Journal, "the journal").with_source(error)
     }
+}
+
+/// Returns the error of a job whose key the journal does not take.
+pub(super) fn of_key(job: &str, error: trueup_journal::Error) -> Error {
+    match error.refusal() {
+        Some(Refusal::KeyUsed) => other_action(job),
+        _ => Error::journal(error),
+    }
+}
+
+pub(super) fn other_action(job: &str) -> Error {
+    let message =
+        format!("the idempotency key {job:?} was used for another action: use another key");
+    Error::new(ErrorKind::Invalid, message)
 }

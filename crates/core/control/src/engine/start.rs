@@ -4,10 +4,10 @@ use trueup_journal::{Begun, Execution, OperationState, Refusal, Start};
 use trueup_reconcile::ErrorClass;
 
 use super::flight::{Answer, Flight, Phase};
-use super::job::of_key;
-use super::shared::{Shared, clipped, guarded, is_task_id};
+use super::shared::{Shared, clipped, guarded, is_task_id, of_key};
+use super::trace;
 use crate::record::{Record, millis};
-use crate::{Action, Approval, Backend, Error, Started, trace};
+use crate::{Action, Approval, Backend, Error, Started};
 
 /// What became of the request to start an action.
 #[derive(Debug)]

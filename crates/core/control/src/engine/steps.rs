@@ -1,14 +1,13 @@
 //! Jobs of several steps: each step is a job, and each has an action that undoes it.
 
 use sha2::{Digest as _, Sha256};
-use trueup_journal::{Begun, Execution, KeyState, Start};
+use trueup_journal::{Begun, Execution, KeyState, Outcome, Start};
 
 use super::handle::{EngineHandle, check_job_key};
 use super::job::JobState;
-use super::job::{of_key, other_action};
-use super::outcome_of;
+use super::shared::{of_key, other_action};
 use crate::record::Record;
-use crate::{Action, Backend, Error};
+use crate::{Action, Backend, Error, ErrorKind};
 
 /// A step of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -181,6 +180,19 @@ impl StepsState {
     pub fn is_ended(&self) -> bool {
         !matches!(self, StepsState::Pending { .. } | StepsState::InProgress)
     }
+}
+
+/// Returns the state of a job of several steps that has ended.
+fn outcome_of(outcome: Outcome) -> Result<StepsState, Error> {
+    Ok(match outcome {
+        Outcome::Succeeded(_) => StepsState::Succeeded,
+        Outcome::Failed(why) => StepsState::Failed(why),
+        Outcome::Compensated(why) => StepsState::Compensated(why),
+        _ => {
+            let message = "its outcome is of a later version: use the program that wrote it";
+            return Err(Error::new(ErrorKind::Journal, message));
+        }
+    })
 }
 
 /// Returns the number of the step that failed, and why, if the record says so.

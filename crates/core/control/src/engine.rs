@@ -2,20 +2,18 @@
 
 mod approvals;
 mod ask;
-mod begin;
 mod events;
 mod flight;
 mod handle;
 mod job;
-mod ops;
 mod outcome;
 mod owners;
 mod pass;
 mod recover;
-mod select;
 mod shared;
 mod start;
 mod steps;
+mod trace;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,7 +25,6 @@ use trueup_journal::Journal;
 use trueup_reconcile::{Drained, Hints, Observation, OpKey, PassInput, Source, Status, Subscribed};
 
 pub use approvals::ApprovalRequest;
-pub(crate) use flight::End;
 pub use handle::{EngineHandle, Operation, OperationState, Verdict};
 pub use job::JobState;
 pub use steps::{Step, StepsState};
@@ -164,19 +161,6 @@ impl<B: Backend, P: Provider> Source for Engine<B, P> {
             Desired::Unknown => None,
         }
     }
-}
-
-/// Returns the state of a job of several steps that has ended.
-fn outcome_of(outcome: trueup_journal::Outcome) -> Result<StepsState, Error> {
-    Ok(match outcome {
-        trueup_journal::Outcome::Succeeded(_) => StepsState::Succeeded,
-        trueup_journal::Outcome::Failed(why) => StepsState::Failed(why),
-        trueup_journal::Outcome::Compensated(why) => StepsState::Compensated(why),
-        _ => {
-            let message = "its outcome is of a later version: use the program that wrote it";
-            return Err(Error::new(crate::ErrorKind::Journal, message));
-        }
-    })
 }
 
 /// Returns the keys of the objects that differ.

@@ -1,7 +1,7 @@
 //! Spans and events for `tracing`, with the feature of that name. Without it they are empty.
 #![cfg_attr(not(feature = "tracing"), allow(unused_variables))]
 
-use crate::engine::End;
+use super::flight::End;
 use crate::record::Record;
 
 /// Reports that an operation was recorded as started. Secrets are not shown.
