@@ -4,29 +4,13 @@ use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
 use trueup_control::{
-    Action, Approval, Backend, Config, Engine, Error, ErrorKind, Gate, JournalId, Normalisers,
-    Objects, Observed, OperationState, Policy, Started, Task, Unset, Verifier, parse_json, plan,
+    Action, Approval, Backend, Config, Desired, Engine, Error, ErrorKind, Gate, JournalId,
+    Normalisers, Objects, Observed, Policy, Started, Task, Wait, parse_json, plan,
 };
 use trueup_journal::{Journal, Start};
 use trueup_reconcile::{MemoryLedger, PassInput, Source as _};
 
 use crate::journal::Disk;
-
-struct Nobody;
-
-impl Verifier for Nobody {
-    fn is_signed(&self, _: &[u8], _: &[u8]) -> bool {
-        false
-    }
-}
-
-struct Anybody;
-
-impl Verifier for Anybody {
-    fn is_signed(&self, _: &[u8], _: &[u8]) -> bool {
-        true
-    }
-}
 
 /// A token has one text, and none that is not signed passes.
 pub fn token(data: &[u8]) {
@@ -37,7 +21,7 @@ pub fn token(data: &[u8]) {
         Ok(approval) => assert_eq!(approval.to_string(), text),
         Err(error) => assert_eq!(error.kind(), ErrorKind::Malformed),
     }
-    let gate = Gate::new("agent", Nobody);
+    let gate = Gate::new("agent", |_, _| false);
     let journal = JournalId::from_bytes([0; 16]);
     assert!(gate.check(text, journal, SystemTime::UNIX_EPOCH).is_err());
     if let Ok(approval) = text.parse::<Approval>() {
@@ -47,7 +31,7 @@ pub fn token(data: &[u8]) {
 
 /// Of tokens with a good signature, only those for the journal and the time pass.
 fn all_signed(text: &str, approval: &Approval) {
-    let gate = Gate::new("agent", Anybody);
+    let gate = Gate::new("agent", |_, _| true);
     let terms = approval.terms();
     let other = JournalId::from_bytes(terms.journal.as_bytes().map(|byte| !byte));
     let check = |journal, now| gate.check(text, journal, now);
@@ -105,7 +89,7 @@ pub fn operation(data: &[u8]) {
     drop(journal.operations().begin(start).expect("a good disk"));
     let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
     let config = Config::default().with_lanes(std::num::NonZeroUsize::MIN).with_clock(move || now);
-    let mut engine = Engine::new(&SILENT, Unset, &journal, config).expect("a thread");
+    let mut engine = Engine::new(&SILENT, Desired::Unknown, &journal, config).expect("a thread");
     let mut ledger = MemoryLedger::default();
     let report = engine.reconcile(PassInput::new(&(), &(), &mut ledger, &())).expect("a good disk");
     assert!(!report.is_known());
@@ -115,6 +99,6 @@ pub fn operation(data: &[u8]) {
     let left = engine.handle().operations().expect("a good disk");
     assert_eq!(left.len(), usize::from(!has_ended));
     for operation in left {
-        assert!(!matches!(operation.state, OperationState::Running { .. }));
+        assert!(!matches!(operation.state, Wait::Running { .. }));
     }
 }

@@ -145,8 +145,8 @@ fn status(report: &Report, handle: &EngineHandle<Guests>) -> String {
     let mut line = |line: &dyn std::fmt::Display| {
         let _ = writeln!(text, "{line}");
     };
-    if let Some(failing) = report.failing() {
-        line(&with_sources(&failing.error));
+    if let Some((_, error)) = report.failing() {
+        line(&with_sources(error));
     }
     if let Some(trouble) = report.trouble() {
         line(&trouble);

@@ -25,7 +25,7 @@ use trueup_journal::Journal;
 use trueup_reconcile::{Drained, Hints, Observation, OpKey, PassInput, Source, Status, Subscribed};
 
 pub use approvals::ApprovalRequest;
-pub use handle::{EngineHandle, Operation, OperationState, Verdict};
+pub use handle::{EngineHandle, Operation, Verdict};
 pub use job::JobState;
 pub use steps::{Step, StepsState};
 

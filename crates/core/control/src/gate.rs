@@ -11,18 +11,15 @@ use trueup_reconcile::Utc;
 
 use crate::{Action, Error, ErrorKind, Object, Value};
 
-/// Checks the signature of a token.
-pub trait Verifier: Send + Sync {
-    /// Returns true if `signature` is that of the approver over `message`.
-    fn is_signed(&self, message: &[u8], signature: &[u8]) -> bool;
-}
+/// Returns true if a signature, the second argument, is that of the approver over a message.
+type Verifier = Arc<dyn Fn(&[u8], &[u8]) -> bool + Send + Sync>;
 
 /// Decides whether a destructive action has an approval. It is pure: the nonces of tokens are spent
 /// in the journal, by the engine.
 #[derive(Clone)]
 pub struct Gate {
     agent: String,
-    verifier: Option<Arc<dyn Verifier>>,
+    verifier: Option<Verifier>,
     max_lifetime: Duration,
 }
 
@@ -76,8 +73,17 @@ impl Gate {
     }
 
     /// Makes a gate of the agent with this name: an approval for one agent is none for another.
-    pub fn new(agent: impl Into<String>, verifier: impl Verifier + 'static) -> Gate {
-        Gate { agent: agent.into(), verifier: Some(Arc::new(verifier)), max_lifetime: MAX_LIFETIME }
+    /// `is_signed` returns true if a signature, its second argument, is that of the approver over
+    /// a message, its first.
+    pub fn new(
+        agent: impl Into<String>,
+        is_signed: impl Fn(&[u8], &[u8]) -> bool + Send + Sync + 'static,
+    ) -> Gate {
+        Gate {
+            agent: agent.into(),
+            verifier: Some(Arc::new(is_signed)),
+            max_lifetime: MAX_LIFETIME,
+        }
     }
 
     /// Sets for how long a token is valid at most, from the time at which it was made: 24 hours by
@@ -144,7 +150,7 @@ impl Gate {
         let terms = &approval.terms;
         let message = message(&terms.to_bytes());
         let verifier = self.verifier.as_ref();
-        if !verifier.is_some_and(|verifier| verifier.is_signed(&message, &approval.signature)) {
+        if !verifier.is_some_and(|is_signed| is_signed(&message, &approval.signature)) {
             let text = "the token is not signed by the key of this agent's gate: sign it again";
             return Err(Error::new(ErrorKind::Signature, text));
         }

@@ -22,15 +22,14 @@ pub use action::{Action, Change, Class, Verb};
 pub use backend::{Backend, BackendSubscription, Found, Observed, Started, Task};
 pub use config::Config;
 pub use engine::{
-    ApprovalRequest, Engine, EngineHandle, JobState, Operation, OperationState, Step, StepsState,
-    Verdict,
+    ApprovalRequest, Engine, EngineHandle, JobState, Operation, Step, StepsState, Verdict,
 };
 pub use error::{Error, ErrorKind};
-pub use gate::{ActionHash, Approval, Gate, Terms, Verifier};
+pub use gate::{ActionHash, Approval, Gate, Terms};
 pub use normalise::{Normalisers, lower_case, round_up, trim_end};
 pub use object::{Object, Objects, Value};
 pub use plan::{Plan, Policy, plan};
-pub use provider::{Desired, Failing, Fixed, Provider, ProviderSubscription, Unset};
+pub use provider::{Desired, Fixed, Provider, ProviderSubscription};
 pub use report::{ControlOp, Outcome, Pending, Report, Unread, Wait};
 #[cfg(feature = "signed")]
 pub use signed::public_key;

@@ -37,10 +37,6 @@ pub trait Provider: Send {
     }
 }
 
-/// The provider of an agent that has no desired state yet: it is unknown.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Unset;
-
 /// A desired state that the program sets. Clones are the same one, also in another thread.
 #[derive(Clone, Debug)]
 pub struct Fixed(Arc<Mutex<FixedState>>);
@@ -51,9 +47,11 @@ struct FixedState {
     hints: Option<Hints>,
 }
 
-impl Provider for Unset {
+/// A desired state that never changes, such as that of an agent that has none yet:
+/// [`Desired::Unknown`].
+impl Provider for Desired {
     fn desired(&mut self) -> Result<Desired, Error> {
-        Ok(Desired::Unknown)
+        Ok(self.clone())
     }
 }
 
@@ -102,19 +100,8 @@ pub(crate) struct LastKnown {
     desired: Desired,
     /// The time of the last answer.
     answered: Option<SystemTime>,
-    failing: Option<Failing>,
-}
-
-/// A provider that fails.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Failing {
-    /// The time of its first failure since its last answer.
-    pub since: SystemTime,
-    /// Its last error.
-    pub error: Error,
-    /// True if its last answer is too old, or there was none: the desired state is unknown.
-    pub is_stale: bool,
+    /// The time of the first failure since the last answer, and the last error.
+    failing: Option<(SystemTime, Error)>,
 }
 
 impl LastKnown {
@@ -138,13 +125,12 @@ impl LastKnown {
             }
             Err(error) => {
                 let age = self.answered.map(|at| now.duration_since(at).unwrap_or_default());
-                let is_stale = age.is_none_or(|age| age > max_staleness);
-                if is_stale {
+                if age.is_none_or(|age| age > max_staleness) {
                     self.desired = Desired::Unknown;
                     self.answered = None;
                 }
-                let since = self.failing.as_ref().map_or(now, |failing| failing.since);
-                self.failing = Some(Failing { since, error, is_stale });
+                let since = self.failing.as_ref().map_or(now, |(since, _)| *since);
+                self.failing = Some((since, error));
             }
         }
     }
@@ -153,7 +139,7 @@ impl LastKnown {
         &self.desired
     }
 
-    pub(crate) fn failing(&self) -> Option<&Failing> {
+    pub(crate) fn failing(&self) -> Option<&(SystemTime, Error)> {
         self.failing.as_ref()
     }
 }
@@ -172,13 +158,13 @@ mod tests {
         let mut last = LastKnown::new();
         last.update(fail(), at(0), bound);
         assert_eq!(*last.desired(), Desired::Unknown);
-        assert!(last.failing().unwrap().is_stale);
+        assert!(last.failing().is_some());
         last.update(Ok(known.clone()), at(10), bound);
         assert!(last.failing().is_none());
         for seconds in [11, 70] {
             last.update(fail(), at(seconds), bound);
             assert_eq!(*last.desired(), known);
-            assert_eq!(last.failing().unwrap().since, at(11));
+            assert_eq!(last.failing().unwrap().0, at(11));
         }
         last.update(fail(), at(71), bound);
         assert_eq!(*last.desired(), Desired::Unknown);

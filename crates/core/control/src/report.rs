@@ -9,8 +9,7 @@ use trueup_reconcile::{
     self as reconcile, Condition, ErrorClass, Failure, OpKey, ReportedOp, Status, Utc,
 };
 
-use crate::provider::Failing;
-use crate::{Action, ActionHash};
+use crate::{Action, ActionHash, Error};
 
 /// The report of a pass. Every action of the pass has exactly one outcome in it.
 #[derive(Clone, Debug)]
@@ -23,7 +22,7 @@ pub struct Report {
     pub(crate) unread: Vec<Unread>,
     /// The objects that may have to be changed, and were not read, with the reason.
     pub(crate) held_up: BTreeMap<String, String>,
-    pub(crate) failing: Option<Failing>,
+    pub(crate) failing: Option<(SystemTime, Error)>,
     pub(crate) trouble: Option<String>,
     pub(crate) is_seen_whole: bool,
     pub(crate) requeue_after: Option<Duration>,
@@ -131,8 +130,9 @@ impl Report {
         &self.unread
     }
 
-    /// Returns since when the provider fails, and how, if it does.
-    pub fn failing(&self) -> Option<&Failing> {
+    /// Returns since when the provider fails, and its last error, if it does. If its last answer is
+    /// too old, or there was none, the desired state [is not known](Self::is_known).
+    pub fn failing(&self) -> Option<&(SystemTime, Error)> {
         self.failing.as_ref()
     }
 

@@ -2,17 +2,7 @@
 
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 
-use crate::{Approval, Error, ErrorKind, Gate, Terms, Verifier};
-
-struct Ed25519(VerifyingKey);
-
-impl Verifier for Ed25519 {
-    /// Strict: a signature has one form, and weak keys verify nothing.
-    fn is_signed(&self, message: &[u8], signature: &[u8]) -> bool {
-        let signature = Signature::from_slice(signature);
-        signature.is_ok_and(|signature| self.0.verify_strict(message, &signature).is_ok())
-    }
-}
+use crate::{Approval, Error, ErrorKind, Gate, Terms};
 
 impl Gate {
     /// Makes a gate whose tokens are signed by the approver with this Ed25519 public key.
@@ -26,7 +16,11 @@ impl Gate {
             let text = "these bytes are no Ed25519 public key, or a weak one";
             Error::new(ErrorKind::Invalid, text)
         })?;
-        Ok(Gate::new(agent, Ed25519(key)))
+        // Strict: a signature has one form, and weak keys verify nothing.
+        Ok(Gate::new(agent, move |message, signature| {
+            Signature::from_slice(signature)
+                .is_ok_and(|signature| key.verify_strict(message, &signature).is_ok())
+        }))
     }
 }
 

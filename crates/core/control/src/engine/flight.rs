@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use trueup_journal::{Execution, Operation, OperationState};
 use trueup_reconcile::ErrorClass;
 
 use crate::record::Record;
-use crate::{Action, Failure};
+use crate::{Action, Failure, Wait};
 
 /// The operations in flight by the key of their object: at most one each.
 pub(crate) type Flights = BTreeMap<String, Flight>;
@@ -131,5 +131,23 @@ impl Flight {
     /// no pass ends it.
     pub(crate) fn is_job(&self) -> bool {
         self.record.as_ref().is_none_or(|record| record.is_job)
+    }
+
+    /// Returns how far an operation in flight is.
+    pub(crate) fn wait(&self, now: SystemTime, task_limit: Duration) -> Wait {
+        match &self.phase {
+            Phase::Starting | Phase::Elsewhere => Wait::Starting,
+            Phase::Running { task, progress, since } => Wait::Running {
+                task: task.clone(),
+                progress: progress.clone(),
+                since: *since,
+                is_overdue: now.duration_since(*since).unwrap_or_default() > task_limit,
+            },
+            Phase::Answered(answer) => {
+                Wait::Lost { why: format!("{answer}, and its object is not read yet") }
+            }
+            Phase::Lost { why } => Wait::Lost { why: why.clone() },
+            Phase::InDoubt { why } => Wait::InDoubt { why: why.clone() },
+        }
     }
 }

@@ -9,7 +9,7 @@ use super::approvals::ApprovalRequest;
 use super::flight::Phase;
 use super::job::JobState;
 use super::shared::{Shared, guarded};
-use crate::{Action, Backend, Error, ErrorKind, JournalId};
+use crate::{Action, Backend, Error, ErrorKind, JournalId, Wait};
 
 /// A handle of an engine. Clones are the same one, and can be used from any thread, whether a loop
 /// drives the engine or not.
@@ -27,25 +27,8 @@ pub struct Operation {
     pub request: Option<String>,
     /// The time of its start.
     pub started: Option<SystemTime>,
-    /// How far it is.
-    pub state: OperationState,
-}
-
-/// How far an operation in flight is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OperationState {
-    /// The backend was asked to start it, and has not answered yet, or its answer was lost.
-    Started,
-    /// A task does it.
-    Running {
-        /// The task's id.
-        task: String,
-        /// How far it is, in the backend's words.
-        progress: Option<String>,
-    },
-    /// It cannot be found out whether it took effect.
-    InDoubt(String),
+    /// How far it is: started or lost, running, or in doubt.
+    pub state: Wait,
 }
 
 /// What the operator says of an operation in doubt.
@@ -228,6 +211,8 @@ impl<B: Backend> EngineHandle<B> {
     /// [`Journal`](ErrorKind::Journal).
     pub fn operations(&self) -> Result<Vec<Operation>, Error> {
         self.0.recover()?;
+        let config = &self.0.config;
+        let now = config.now();
         let state = self.0.state();
         let operations = state.flights.iter().map(|(key, flight)| {
             let record = flight.record.as_ref();
@@ -236,13 +221,7 @@ impl<B: Backend> EngineHandle<B> {
                 action: record.map(|record| record.action.clone()),
                 request: record.map(|record| record.request.clone()),
                 started: record.map(|record| record.started()),
-                state: match flight.phase.clone() {
-                    Phase::Running { task, progress, .. } => {
-                        OperationState::Running { task, progress }
-                    }
-                    Phase::InDoubt { why } => OperationState::InDoubt(why),
-                    _ => OperationState::Started,
-                },
+                state: flight.wait(now, config.task_limit),
             }
         });
         Ok(operations.collect())

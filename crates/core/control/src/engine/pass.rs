@@ -10,7 +10,7 @@ use trueup_reconcile::{ErrorClass, Ledger, PassLimits, Utc};
 
 use super::approvals::ApprovalRequest;
 use super::changed;
-use super::flight::{End, Ended, Flight, Phase};
+use super::flight::{End, Ended, Phase};
 use super::shared::Shared;
 use super::start::StartOutcome;
 use crate::provider::LastKnown;
@@ -146,7 +146,7 @@ impl<B: Backend> Pass<'_, B> {
             if !matches!(flight.phase, Phase::InDoubt { .. }) {
                 requeue(config.poll);
             }
-            let pending = pending(flight, now, config.task_limit);
+            let pending = flight.wait(now, config.task_limit);
             let action = match &flight.record {
                 Some(record) => record.action.clone(),
                 None => Action::new(key, Verb::Other("unknown".to_owned())),
@@ -397,24 +397,5 @@ impl Ops {
                 (None, _) => self.ops.push(ControlOp::new(action, Outcome::Applied)),
             }
         }
-    }
-}
-
-/// Returns how far an operation in flight is.
-fn pending(flight: &Flight, now: SystemTime, task_limit: Duration) -> Wait {
-    match &flight.phase {
-        Phase::Starting => Wait::Starting,
-        Phase::Running { task, progress, since } => Wait::Running {
-            task: task.clone(),
-            progress: progress.clone(),
-            since: *since,
-            is_overdue: now.duration_since(*since).unwrap_or_default() > task_limit,
-        },
-        Phase::Answered(answer) => {
-            Wait::Lost { why: format!("{answer}, and its object is not read yet") }
-        }
-        Phase::Elsewhere => Wait::Starting,
-        Phase::Lost { why } => Wait::Lost { why: why.clone() },
-        Phase::InDoubt { why } => Wait::InDoubt { why: why.clone() },
     }
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use trueup_control::{
     Action, Approval, Class, Engine, Gate, JobState, Object, Objects, Provider, Terms, Verdict,
-    Verifier,
 };
 use trueup_journal::LedgerScope;
 use trueup_reconcile::{PassInput, Report as _, Source as _};
@@ -43,14 +42,6 @@ struct Known {
     job: Option<JobState>,
     converged: bool,
     tokens: u8,
-}
-
-struct Anyone;
-
-impl Verifier for Anyone {
-    fn is_signed(&self, _: &[u8], signature: &[u8]) -> bool {
-        signature == b"signed"
-    }
 }
 
 fn provider(script: Script) -> impl Provider {
@@ -90,7 +81,7 @@ fn run(sim: &Sim, script: Script, nonce: u8) -> Known {
     // One lane at a time: lanes in parallel share syncs by chance, and the steps would not be the
     // same ones in each run.
     let config = sim.config().with_lanes(NonZeroUsize::MIN);
-    let config = config.with_gate(Gate::new("host", Anyone));
+    let config = config.with_gate(Gate::new("host", |_, signature| signature == b"signed"));
     let mut engine = Engine::new(sim.clone(), provider(script), &journal, config).unwrap();
     let handle = engine.handle();
     for _ in 0..40 {

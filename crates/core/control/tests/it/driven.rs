@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trueup_control::{Desired, Engine, Unset};
+use trueup_control::{Desired, Engine};
 use trueup_loop::{Config, ErrorKind, Event, Loop};
 use trueup_reconcile::{Condition, MemoryLedger, OpKey, Report as _};
 
@@ -75,7 +75,7 @@ fn an_api_that_is_not_reached_is_an_exception_and_an_event() {
 #[test]
 fn a_loop_without_a_desired_state_rests() {
     let sim = Sim::new();
-    let engine = sim.engine(Unset);
+    let engine = sim.engine(Desired::Unknown);
     let ledger = MemoryLedger::default();
     let running = Loop::new(engine, (), (), ledger, (), Config::default());
     let running = running.spawn("control").unwrap();

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use trueup_control::{
     Action, Backend, Class, Config, Engine, Error, ErrorClass, Fixed, Found, Object, Objects,
-    Observed, OperationState, Policy, Started, Task,
+    Observed, Policy, Started, Task, Wait,
 };
 use trueup_journal::Journal;
 use trueup_reconcile::{MemoryLedger, PassInput, Report as _, Source as _};
@@ -165,7 +165,7 @@ fn run(what: &str, odd: Case, restarts: bool) {
             Err(error) => assert!(error.is_retryable(), "{what}: {error}"),
         }
         for operation in it.handle().operations().unwrap() {
-            if let OperationState::Running { task, .. } = operation.state {
+            if let Wait::Running { task, .. } = operation.state {
                 assert!(!task.is_empty(), "{what}");
             }
         }

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use trueup_control::{
-    Action, ErrorKind, Operation, OperationState, Step, StepsState, Verb, Verdict,
-};
+use trueup_control::{Action, ErrorKind, Operation, Step, StepsState, Verb, Verdict, Wait};
 use trueup_journal::Journal;
 use trueup_reconcile::{MemoryLedger, PassInput, Source as _};
 
@@ -117,7 +115,7 @@ fn resolve(sim: &Sim) -> bool {
     let engine = sim.engine_on(&journal, fixed([]));
     let handle = engine.handle();
     let operations = handle.operations().unwrap();
-    let in_doubt = |it: &&Operation| matches!(it.state, OperationState::InDoubt(_));
+    let in_doubt = |it: &&Operation| matches!(it.state, Wait::InDoubt { .. });
     let Some(doubt) = operations.iter().find(in_doubt) else {
         return false;
     };

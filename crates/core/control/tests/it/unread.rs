@@ -1,8 +1,8 @@
 //! Objects that could not be read.
 
 use trueup_control::{
-    Desired, Engine, Error, ErrorKind, JobState, Object, Objects, OperationState, Outcome, Pending,
-    Policy, Report, Wait,
+    Desired, Engine, Error, ErrorKind, JobState, Object, Objects, Outcome, Pending, Policy, Report,
+    Wait,
 };
 use trueup_reconcile::{Ledger, MemoryLedger, PassInput, Report as _, Source as _, Utc};
 
@@ -194,7 +194,7 @@ fn a_request_whose_answer_was_lost_is_asked_again_until_its_object_is_read() {
             for _ in 0..2 {
                 pass(&mut engine, &mut ledger);
                 let operations = engine.handle().operations().unwrap();
-                assert!(!matches!(operations[0].state, OperationState::InDoubt(_)));
+                assert!(!matches!(operations[0].state, Wait::InDoubt { .. }));
                 drop(engine);
                 engine = sim.engine(fixed([("a", "2")]));
             }
