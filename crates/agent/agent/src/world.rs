@@ -10,10 +10,11 @@ mod store;
 mod surroundings;
 
 use std::path::Path;
+use std::time::Duration;
 
 use trueup_file::{self as file, Partition};
 use trueup_path::{open_any, read};
-use trueup_world::{Error, Export, PartitionPolicy, World};
+use trueup_world::{Error, Export, World};
 
 pub use collect::Collection;
 pub(crate) use collect::Retained;
@@ -50,11 +51,11 @@ pub(crate) fn is_exported(world: &World, exports: &[Export]) -> Result<bool, Err
     Ok(are_there && own.values().all(|it| it.lease.is_none()))
 }
 
-pub(crate) fn partition(declared: Partition) -> PartitionPolicy {
+pub(crate) fn partition(declared: Partition) -> Option<Duration> {
     match declared {
-        Partition::Keep => PartitionPolicy::Keep,
-        Partition::For(time) => PartitionPolicy::KeepFor(time),
-        Partition::Drop => PartitionPolicy::Drop,
+        Partition::Keep => None,
+        Partition::For(time) => Some(time),
+        Partition::Drop => Some(Duration::ZERO),
     }
 }
 

@@ -3,12 +3,10 @@
 
 mod accepted;
 mod barrier;
-mod collect;
 mod contests;
 mod offer;
 mod overlaps;
 mod protected;
-mod unusable;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -22,13 +20,12 @@ use crate::resource_key::ResourceKey;
 use crate::resources::Resource;
 pub use accepted::{Accepted, Origin, Overlap, Refused};
 use barrier::Barrier;
-pub use collect::Collect;
 use contests::Contests;
 pub use contests::{Contest, ContestEffect};
+pub use offer::{Collect, check_route};
 use offer::{Id, Offer};
 use overlaps::{Overlaps, Owners};
-pub use protected::{AddressUse, Protected};
-pub use unusable::check_route;
+pub use protected::Protected;
 
 /// The exports of one host that make a route of one collection, or would without its limit.
 #[derive(Default)]

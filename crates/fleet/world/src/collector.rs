@@ -1,6 +1,5 @@
 //! [`Collector`]: what other hosts export, kept up to date, with hints when it changes.
 
-mod changes;
 mod copy;
 mod damping;
 mod deletions;
@@ -18,32 +17,21 @@ use std::time::{Duration, Instant, SystemTime};
 
 use trueup_reconcile::Hints;
 
-pub use changes::Seen;
 use copy::Copy;
 pub use damping::DampingConfig;
+pub use state::Seen;
 use state::State;
 
 use crate::threads::{self, Running};
 use crate::watch::{Content, Feeds};
 use crate::{Error, Filter, Resource, ResourceKey, Revision, WatchConfig, World};
 
-/// What becomes of what was collected while the store is not reached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PartitionPolicy {
-    /// It is kept.
-    #[default]
-    Keep,
-    /// It is kept for a time, and then withdrawn.
-    KeepFor(Duration),
-    /// It is withdrawn at once.
-    Drop,
-}
-
 /// How a [`Collector`] behaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CollectorConfig {
-    /// What becomes of what was collected while the store is not reached.
-    pub partition: PartitionPolicy,
+    /// How long what was collected is kept while the store is not reached, before it is withdrawn.
+    /// None, the default: until the store is reached again.
+    pub keep_for: Option<Duration>,
     /// How long the exports of a host are kept whose lease has ended, if the host does not come
     /// back before: for leases that end too early, as all of them may at once when a leader stalls
     /// ([etcd#15247](https://github.com/etcd-io/etcd/issues/15247)). What a live host deletes is
@@ -95,7 +83,7 @@ pub struct Holdings {
     pub damped: BTreeMap<String, usize>,
     /// Since when the store is not reached, and why.
     pub cut_off: Option<(SystemTime, Error)>,
-    /// True if all is withdrawn because of the [policy](PartitionPolicy).
+    /// True if all is withdrawn because of the [limit](CollectorConfig::keep_for).
     pub is_withdrawn: bool,
 }
 

@@ -3,7 +3,6 @@
 mod connection;
 mod durable;
 mod mvcc;
-mod watch;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::access::Access;
+use crate::keys::Access;
 use crate::{Error, ErrorKind, LeaseId, Revision, Store, TransactionLimits};
 use connection::Connection;
 use durable::Durable;

@@ -4,20 +4,17 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod acceptance;
-mod access;
 mod collector;
 mod deploys;
 #[cfg(feature = "embedded")]
 mod embedded;
 mod encoding;
-mod entry;
 mod error;
 mod exporter;
 #[cfg(feature = "grants")]
 mod grants;
 mod hash;
 mod keys;
-mod limits;
 mod members;
 mod resource_key;
 mod resources;
@@ -26,22 +23,17 @@ mod session;
 mod store;
 mod strings;
 mod threads;
-mod transaction;
 mod watch;
 mod world;
 
 pub use acceptance::{
-    Acceptance, Accepted, AddressUse, Collect, Contest, ContestEffect, Origin, Overlap, Protected,
-    Refused, check_route,
+    Acceptance, Accepted, Collect, Contest, ContestEffect, Origin, Overlap, Protected, Refused,
+    check_route,
 };
-pub use access::Access;
-pub use collector::{
-    Collector, CollectorConfig, DampingConfig, Holdings, Knowledge, PartitionPolicy, Seen,
-};
+pub use collector::{Collector, CollectorConfig, DampingConfig, Holdings, Knowledge, Seen};
 pub use deploys::{Deploy, DeployedFile, RemovedContent};
 #[cfg(feature = "embedded")]
 pub use embedded::Embedded;
-pub use entry::{Entry, KeyChange, LeaseId, Revision, Snapshot};
 pub use error::{Error, ErrorKind};
 pub use exporter::{Action, ExportOp, ExportReport, Exporter, HostExporter};
 #[cfg(feature = "grants")]
@@ -49,14 +41,14 @@ pub use grants::{
     Grants, GrantsCheck, GrantsError, GrantsFollower, GrantsKey, SeenGrants, grants_public_key,
 };
 pub use hash::Hash;
-pub use limits::ReadLimits;
+pub use keys::Access;
 pub use resource_key::{Hosts, ResourceKey};
 pub use resources::{Collected, Export, Filter, Resource};
 pub use scheduler::{Choice, Schedule, Strategy};
-pub use session::{
-    Exported, Keeper, Renewed, Scheduling, SchedulingEvent, Session, SessionEvent, SessionStatus,
+pub use session::{Exported, Keeper, Renewed, Session, SessionEvent, SessionStatus};
+pub use store::{
+    Committed, Compare, Entry, KeyChange, LeaseId, ReadLimits, Revision, Snapshot, Store,
+    StoreEvent, StoreMember, StoreWatch, Transaction, TransactionLimits, Write,
 };
-pub use store::{Store, StoreEvent, StoreMember, StoreWatch};
-pub use transaction::{Committed, Compare, Transaction, TransactionLimits, Write};
 pub use watch::{Event, View, Watch, WatchConfig};
 pub use world::{Change, World};

@@ -3,8 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::session::Mark;
+use crate::watch::Decoded;
 use crate::world::ATTEMPTS;
-use crate::{Change, Entry, Error, ErrorKind, Hosts, LeaseId, ResourceKey, Revision, World};
+use crate::{
+    Change, Entry, Error, ErrorKind, Hosts, LeaseId, ResourceKey, Revision, Watch, WatchConfig,
+    World,
+};
 
 /// An export, as its host declares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,6 +164,28 @@ impl World {
         let incomplete = alive.into_iter().filter(|it| !is_marked(it));
         collected.incomplete = incomplete.map(|(host, _)| host).collect();
         Ok(collected)
+    }
+
+    /// Watches the resources for this host and for any that match one of the filters.
+    ///
+    /// # Errors
+    ///
+    /// When the operating system refuses a thread. All else is an event.
+    pub fn watch_resources(
+        &self,
+        filters: &[Filter],
+        config: WatchConfig,
+    ) -> Result<Watch<ResourceKey, Resource>, Error> {
+        let (keys, filters) = (self.keys.clone(), filters.to_vec());
+        let [any, own, _] = self.collected_prefixes();
+        Watch::new(self, [any, own], config, move |key, entry| {
+            match (keys.parse_resource(key), entry) {
+                (Err(error), _) => Decoded::Malformed(None, error),
+                (Ok(id), _) if !filters.iter().any(|it| it.matches(&id)) => Decoded::Other,
+                (Ok(id), Some(entry)) => Decoded::Value(id, resource(entry)),
+                (Ok(id), None) => Decoded::Gone(id),
+            }
+        })
     }
 
     /// The prefixes of what this host can collect.

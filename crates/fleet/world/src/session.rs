@@ -3,7 +3,6 @@
 mod acquire;
 mod export;
 mod keeper;
-mod offers;
 mod scheduling;
 mod sync;
 
@@ -21,7 +20,6 @@ use crate::{Compare, Entry, Error, ErrorKind, LeaseId, ResourceKey, World};
 pub(crate) use acquire::Mark;
 pub use export::Exported;
 pub use keeper::{Keeper, SessionEvent};
-pub use scheduling::{Scheduling, SchedulingEvent};
 
 /// The session of a host: while it is alive, the host is a member, and its exports are there.
 ///

@@ -1,11 +1,10 @@
 //! The store under the world: keys with values, revisions, transactions, leases and watches, as
 //! etcd has them.
 
+use std::fmt;
 use std::time::Duration;
 
-use crate::entry::{Entry, KeyChange, LeaseId, Revision, Snapshot};
-use crate::error::Error;
-use crate::transaction::{Committed, Transaction, TransactionLimits};
+use crate::error::{Error, ErrorKind};
 
 /// A store of keys, as one host is connected to it.
 ///
@@ -136,4 +135,228 @@ pub struct StoreMember {
     pub quota: Option<u64>,
     /// Its words for what is wrong: alarms, or why it did not answer.
     pub faults: Vec<String>,
+}
+
+/// The number of a state of the store. Each transaction that writes makes one. The first is 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Revision(pub u64);
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The id of a lease, which the store gave. It is never 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LeaseId(pub i64);
+
+/// A key with its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The key.
+    pub key: Vec<u8>,
+    /// Its value.
+    pub value: Vec<u8>,
+    /// The revision that made the key, since it was deleted last.
+    pub created: Revision,
+    /// The revision that wrote the value.
+    pub modified: Revision,
+    /// The lease with which it goes.
+    pub lease: Option<LeaseId>,
+}
+
+/// All entries of a prefix, as of one revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The revision of the store, which is at least that of each entry.
+    pub revision: Revision,
+    /// The entries, by key.
+    pub entries: Vec<Entry>,
+}
+
+/// A change of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyChange {
+    /// It has a new value.
+    Put(Entry),
+    /// It is deleted: by a writer, or with its lease.
+    Deleted(Vec<u8>),
+}
+
+impl KeyChange {
+    /// Returns the key.
+    pub fn key(&self) -> &[u8] {
+        match self {
+            KeyChange::Put(entry) => &entry.key,
+            KeyChange::Deleted(key) => key,
+        }
+    }
+}
+
+/// Writes that are made together, if all comparisons hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Transaction {
+    /// The comparisons.
+    pub compares: Vec<Compare>,
+    /// The writes. A key is written once at most.
+    pub writes: Vec<Write>,
+}
+
+/// A comparison of a [`Transaction`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Compare {
+    /// There is no such key.
+    Absent(Vec<u8>),
+    /// The value of a key was written by this revision.
+    Modified(Vec<u8>, Revision),
+    /// A key has this value.
+    Value(Vec<u8>, Vec<u8>),
+}
+
+/// A write of a [`Transaction`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// Sets a key, and the lease with which it goes.
+    Put {
+        /// The key.
+        key: Vec<u8>,
+        /// Its value.
+        value: Vec<u8>,
+        /// The lease with which it goes.
+        lease: Option<LeaseId>,
+    },
+    /// Deletes a key; a missing one is no error.
+    Delete(Vec<u8>),
+}
+
+/// What became of a [`Transaction`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Committed {
+    /// All is written, by this revision.
+    Written(Revision),
+    /// A comparison did not hold as of this revision, and nothing is written.
+    Stale(Revision),
+}
+
+/// How much one transaction can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransactionLimits {
+    /// The most comparisons, and the most writes. etcd's is 128 unless configured otherwise.
+    pub operations: usize,
+    /// The most bytes of keys and values. etcd's request has 1.5 MiB unless configured otherwise.
+    pub bytes: usize,
+}
+
+impl Compare {
+    /// Returns the key.
+    pub fn key(&self) -> &[u8] {
+        match self {
+            Compare::Absent(key) | Compare::Modified(key, _) | Compare::Value(key, _) => key,
+        }
+    }
+}
+
+impl Write {
+    /// Returns the key.
+    pub fn key(&self) -> &[u8] {
+        match self {
+            Write::Put { key, .. } | Write::Delete(key) => key,
+        }
+    }
+
+    /// Returns the bytes of key and value.
+    pub fn size(&self) -> usize {
+        match self {
+            Write::Put { key, value, .. } => key.len() + value.len(),
+            Write::Delete(key) => key.len(),
+        }
+    }
+}
+
+impl Transaction {
+    /// Checks that a store with these limits can commit the transaction.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](ErrorKind::Invalid) if it is larger, or writes one key twice.
+    pub fn check(&self, limits: TransactionLimits) -> Result<(), Error> {
+        let operations = self.compares.len().max(self.writes.len());
+        let compared = self.compares.iter().map(|it| match it {
+            Compare::Value(key, value) => key.len() + value.len(),
+            other => other.key().len(),
+        });
+        let bytes = compared.chain(self.writes.iter().map(Write::size)).sum::<usize>();
+        if operations > limits.operations || bytes > limits.bytes {
+            let message = format!(
+                "a transaction has {operations} operations and {bytes} bytes; the store takes {} \
+                 and {}: split it",
+                limits.operations, limits.bytes
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let mut keys: Vec<&[u8]> = self.writes.iter().map(Write::key).collect();
+        keys.sort_unstable();
+        if let Some(twice) = keys.windows(2).find(|pair| pair[0] == pair[1]) {
+            let message = format!("{}: written twice in one transaction", twice[0].escape_ascii());
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        Ok(())
+    }
+}
+
+/// How much of what a store sends is held at most: of a list, of one revision, or in the copy of a
+/// watch. A store that sends more is not followed, and what was known before stays.
+///
+/// The defaults have room for a store at the size that its hosts can use. A thousand hosts with
+/// twenty exports each are 20,000 entries and 2 MB, and a single host that exports a million routes
+/// fits too. An entry takes some 400 bytes beside its key and value, so a copy takes 1.1 GB at most,
+/// and a list that replaces it as much again for a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReadLimits {
+    /// The most entries. 2,000,000 unless set.
+    pub entries: usize,
+    /// The most bytes of keys and values. 256 MiB unless set.
+    pub bytes: usize,
+}
+
+impl Default for ReadLimits {
+    fn default() -> ReadLimits {
+        ReadLimits { entries: 2_000_000, bytes: 256 << 20 }
+    }
+}
+
+impl ReadLimits {
+    /// Sets the most entries.
+    #[must_use]
+    pub fn with_entries(mut self, entries: usize) -> Self {
+        self.entries = entries;
+        self
+    }
+
+    /// Sets the most bytes of keys and values.
+    #[must_use]
+    pub fn with_bytes(mut self, bytes: usize) -> Self {
+        self.bytes = bytes;
+        self
+    }
+
+    /// Checks that so many entries may be held, with so many bytes of keys and values. `what` names
+    /// them in the error.
+    ///
+    /// # Errors
+    ///
+    /// [`TooLarge`](ErrorKind::TooLarge) if they are more than the limits.
+    pub fn check(&self, what: &str, entries: usize, bytes: usize) -> Result<(), Error> {
+        if entries <= self.entries && bytes <= self.bytes {
+            return Ok(());
+        }
+        let message = format!(
+            "{what} has more than {} entries or {} bytes of keys and values, so none of it is \
+             taken: delete what is not needed there, and revoke the role of the user who writes it",
+            self.entries, self.bytes
+        );
+        Err(Error::new(ErrorKind::TooLarge, message))
+    }
 }

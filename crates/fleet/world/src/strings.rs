@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::encoding::check_part;
-use crate::{Change, Entry, Error, ErrorKind, World};
+use crate::watch::Decoded;
+use crate::{Change, Entry, Error, ErrorKind, Watch, WatchConfig, World};
 
 impl World {
     /// Returns the string of a namespace, or none if there is none.
@@ -103,9 +104,54 @@ impl World {
         let key = self.keys.named_of_host(self.host(), "strings", namespace);
         self.update(&key, None, |_| Ok(None))
     }
+
+    /// Watches the string of a namespace. The id is the namespace.
+    ///
+    /// # Errors
+    ///
+    /// As [`watch_resources`](Self::watch_resources).
+    pub fn watch_string(
+        &self,
+        namespace: &str,
+        config: WatchConfig,
+    ) -> Result<Watch<String, String>, Error> {
+        let (own, namespace) = (self.keys.shared("strings", namespace), namespace.to_owned());
+        Watch::new(self, [own.clone()], config, move |key, entry| {
+            if key == own { decode_text(namespace.clone(), entry) } else { Decoded::Other }
+        })
+    }
+
+    /// Watches the map of a namespace. The id is the host.
+    ///
+    /// # Errors
+    ///
+    /// As [`watch_resources`](Self::watch_resources).
+    pub fn watch_string_map(
+        &self,
+        namespace: &str,
+        config: WatchConfig,
+    ) -> Result<Watch<String, String>, Error> {
+        let (keys, namespace) = (self.keys.clone(), namespace.to_owned());
+        Watch::new(self, [self.keys.hosts()], config, move |key, entry| {
+            match keys.parse_host(key) {
+                Ok((host, word, Some(name))) if word == "strings" && name == namespace => {
+                    decode_text(host, entry)
+                }
+                _ => Decoded::Other,
+            }
+        })
+    }
 }
 
-pub(crate) fn text(entry: Entry) -> Result<String, Error> {
+fn decode_text(id: String, entry: Option<&Entry>) -> Decoded<String, String> {
+    match entry.cloned().map(text) {
+        None => Decoded::Gone(id),
+        Some(Ok(value)) => Decoded::Value(id, value),
+        Some(Err(error)) => Decoded::Malformed(Some(id), error),
+    }
+}
+
+fn text(entry: Entry) -> Result<String, Error> {
     let Entry { key, value, .. } = entry;
     String::from_utf8(value).map_err(|_| {
         let message = format!("{}: the value is no text", key.escape_ascii());

@@ -2,7 +2,6 @@
 
 mod feed;
 mod mirror;
-mod typed;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -75,12 +74,6 @@ impl Stopper {
     pub(crate) fn stop(&self) {
         let message = "the watch was ended by this process";
         self.0.end(Error::new(ErrorKind::Store, message));
-    }
-}
-
-impl fmt::Debug for Stopper {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Stopper(..)")
     }
 }
 

@@ -14,7 +14,7 @@ use trueup_file::{self as file, File, StoreAddress};
 use trueup_net::{Prefix, RouteKey};
 use trueup_reconcile::Hints;
 use trueup_rtnl::Namespace;
-use trueup_world::{AddressUse, Protected};
+use trueup_world::Protected;
 
 use facts::Facts;
 
@@ -166,14 +166,14 @@ impl Surroundings {
         }
         for address in store {
             let lead = lead(address).map(|lead| lead.key.dst);
-            protected = protected.with_other(*address, AddressUse::Store, lead);
+            protected = protected.with_store(*address, lead);
         }
         let in_use = leads.keys().filter_map(lead);
         let in_use = in_use.flat_map(|lead| &lead.gateways);
         for gateway in in_use.chain(&known.gateways) {
             // One that nothing else leads to is hidden by a route to itself alone.
             let lead = lead(gateway).map_or(Prefix::host(*gateway), |lead| lead.key.dst);
-            protected = protected.with_other(*gateway, AddressUse::Gateway, [lead]);
+            protected = protected.with_gateway(*gateway, lead);
         }
         Ok(Some(protected))
     }

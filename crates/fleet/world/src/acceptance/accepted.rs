@@ -5,7 +5,7 @@ use std::fmt;
 
 use trueup_net::{IfName, Prefix, Route, RouteKey, Routes};
 
-use crate::entry::Revision;
+use crate::store::Revision;
 
 /// What became of the exports of other hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use trueup_net::{IfName, IpNetwork, Prefix, Route};
 
 use super::accepted::Origin;
 use super::offer::Id;
-use crate::entry::Revision;
 use crate::resource_key::ResourceKey;
+use crate::store::Revision;
 
 /// An export of another host to a prefix that this host exports, or to a part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,18 +1,17 @@
-//! An export of another host, and the routes that collections would make of it.
+//! An export of another host, and the routes that collections would make of it: what this host
+//! takes from others, and which destinations and gateways no host can have.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use trueup_net::{IfName, NextHops, Prefix, Route, RouteKey};
+use trueup_net::{IfName, Kind, NextHops, Prefix, Route, RouteKey, table};
 
 use super::accepted::Origin;
-use super::collect::Collect;
-use super::unusable::{gateways, is_link_local};
-use crate::entry::Revision;
-use crate::resource_key::ResourceKey;
+use crate::resource_key::{Hosts, ResourceKey};
 use crate::resources::Resource;
+use crate::store::Revision;
 
 /// An export, in the order in which they are judged: on every host alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,4 +158,112 @@ fn confined(exported: &Route<IfName>, collect: &Collect) -> Result<Route<IfName>
         Some(table) => route.with_table(table),
         None => route,
     })
+}
+
+/// What this host takes from others, and how far it trusts them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Collect {
+    /// The kind of the objects.
+    pub kind: Kind,
+    /// The hosts that they are taken from.
+    pub from: Hosts,
+    /// The prefixes that contain the destination of each route that is taken. They are not empty.
+    pub within: Vec<Prefix>,
+    /// How many objects are taken from one host: 1 to 1,000,000.
+    pub limit: u32,
+    /// The metric of each route; `None` for that of its exporter.
+    pub metric: Option<u32>,
+    /// The table of each route; `None` for `main`.
+    pub table: Option<u32>,
+    /// The device of each next hop; `None` for the one that leads to the gateway.
+    pub dev: Option<IfName>,
+}
+
+impl Collect {
+    /// How many objects are taken from one host, unless said otherwise.
+    pub const LIMIT: u32 = 1_000;
+
+    /// Takes the routes to destinations within these prefixes, from any host.
+    pub fn routes(within: Vec<Prefix>) -> Collect {
+        Collect {
+            kind: Kind::Route,
+            from: Hosts::Any,
+            within,
+            limit: Collect::LIMIT,
+            metric: None,
+            table: None,
+            dev: None,
+        }
+    }
+
+    /// True if a route of this key can come from this collection.
+    pub fn contains(&self, key: &RouteKey) -> bool {
+        let table = self.table.unwrap_or(table::MAIN);
+        key.table == table && self.within.iter().any(|within| within.covers(key.dst))
+    }
+}
+
+/// Refuses a route whose destination or gateway is of no use on any host. The kernel would take
+/// some of these, and send packets to itself or to nobody.
+pub fn check_route(route: &Route<IfName>) -> Result<(), String> {
+    if let Some(why) = of_destination(route.dst) {
+        return Err(format!("{} is no destination: {why}", route.dst));
+    }
+    for gateway in gateways(route) {
+        if let Some(why) = of_address(gateway) {
+            return Err(format!("{gateway} is no gateway: {why}"));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the gateways of a route.
+fn gateways(route: &Route<IfName>) -> impl Iterator<Item = IpAddr> {
+    route.nexthops.as_slice().iter().filter_map(|hop| hop.via)
+}
+
+/// True for an address that is of one link alone: a gateway of it needs a device.
+fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
+}
+
+/// Returns why a prefix is no destination: all of it is what [`of_address`] refuses.
+fn of_destination(dst: Prefix) -> Option<&'static str> {
+    let first = dst.address();
+    // Each of these ranges is left by a shorter prefix that begins with the same address.
+    let least = match first {
+        IpAddr::V4(address) if address.octets()[0] < 128 => 8,
+        IpAddr::V4(_) => 4,
+        IpAddr::V6(address) if address.is_multicast() => 8,
+        IpAddr::V6(address) if address.is_unicast_link_local() => 10,
+        IpAddr::V6(address) if address.to_ipv4_mapped().is_some() => 96,
+        IpAddr::V6(_) => 128,
+    };
+    match dst.len() >= least {
+        true if is_link_local(first) => Some("it is link-local"),
+        true => of_address(first),
+        false => None,
+    }
+}
+
+/// Returns why an address is that of no other host.
+fn of_address(address: IpAddr) -> Option<&'static str> {
+    let why = match address {
+        IpAddr::V4(Ipv4Addr::BROADCAST) => "it is the broadcast address",
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => "it is the unspecified address",
+        _ if address.is_loopback() => "it is a loopback address",
+        _ if address.is_multicast() => "it is a multicast address",
+        IpAddr::V4(address) if address.octets()[0] == 0 => {
+            "it is in 0.0.0.0/8, which stands for no host"
+        }
+        IpAddr::V4(address) if address.octets()[0] >= 240 => {
+            "it is in 240.0.0.0/4, which is reserved"
+        }
+        IpAddr::V6(address) if address.to_ipv4_mapped().is_some() => {
+            "it is an IPv4 address within IPv6"
+        }
+        _ => return None,
+    };
+    Some(why)
 }

@@ -25,8 +25,7 @@ pub struct Protected {
 
 /// What an address is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum AddressUse {
+enum AddressUse {
     /// The store is there.
     Store,
     /// Routes lead there that are not collected.
@@ -52,11 +51,21 @@ impl Protected {
         self
     }
 
-    /// Adds an address that is in use. `leads` are the prefixes of all routes that are not
-    /// collected and contain it, beside the subnets of this host: the longest counts. Without any,
-    /// each collected route to it covers it.
+    /// Adds an address of the store. `leads` are the prefixes of all routes that are not collected
+    /// and contain it, beside the subnets of this host: the longest counts. Without any, each
+    /// collected route to it covers it.
     #[must_use]
-    pub fn with_other(
+    pub fn with_store(self, address: IpAddr, leads: impl IntoIterator<Item = Prefix>) -> Protected {
+        self.with_other(address, AddressUse::Store, leads)
+    }
+
+    /// Adds a gateway in use, to which this prefix leads.
+    #[must_use]
+    pub fn with_gateway(self, address: IpAddr, lead: Prefix) -> Protected {
+        self.with_other(address, AddressUse::Gateway, [lead])
+    }
+
+    fn with_other(
         mut self,
         address: IpAddr,
         of: AddressUse,

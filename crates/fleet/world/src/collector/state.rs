@@ -1,13 +1,13 @@
 //! What a collector knows: a state machine that is given the events and the time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::changes::{Changes, Seen};
 use super::damping::Damping;
 use super::deletions::Deletions;
 use super::liveness::Liveness;
-use super::{CollectorConfig, Holdings, Knowledge, PartitionPolicy, SLICE};
+use super::{CollectorConfig, Holdings, Knowledge, SLICE};
 use crate::{Error, LeaseId, Resource, ResourceKey, Revision};
 
 /// A session or a declaration: its lease; none if it has none, or is malformed.
@@ -51,7 +51,7 @@ pub(super) trait Told {
 
 #[derive(Default)]
 pub(super) struct State {
-    policy: PartitionPolicy,
+    keep_for: Option<Duration>,
     is_known: bool,
     revision: Revision,
     /// The exports that are deleted in the store, and kept for now.
@@ -68,7 +68,7 @@ pub(super) struct State {
 impl State {
     pub(super) fn new(config: CollectorConfig) -> State {
         State {
-            policy: config.partition,
+            keep_for: config.keep_for,
             damping: Damping::new(config.damping),
             liveness: Liveness::new(config.grace),
             ..State::default()
@@ -203,14 +203,10 @@ impl State {
         is_changed
     }
 
-    /// How long it is until the policy withdraws what is held.
+    /// How long it is until what is held is withdrawn.
     fn left(&self, now: Instant) -> Option<Duration> {
         let cut_off = now.saturating_duration_since(self.cut_off_at?);
-        match self.policy {
-            PartitionPolicy::Keep => None,
-            PartitionPolicy::KeepFor(time) => Some(time.saturating_sub(cut_off)),
-            PartitionPolicy::Drop => Some(Duration::ZERO),
-        }
+        Some(self.keep_for?.saturating_sub(cut_off))
     }
 
     pub(super) fn is_withdrawn(&self, now: Instant) -> bool {
@@ -276,5 +272,68 @@ impl State {
             cut_off: self.cut_off.clone(),
             is_withdrawn,
         })
+    }
+}
+
+/// What a reader of a [`Collector`](crate::Collector) has seen. Unless it has seen something, it gets
+/// all that there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// The number of the collector; 0, it has seen nothing.
+    collector: u64,
+    /// How many changes it has seen.
+    changes: u64,
+    /// It was told that all is withdrawn.
+    is_withdrawn: bool,
+}
+
+/// The last changes. A reader that is farther behind gets all that there is.
+struct Changes {
+    collector: u64,
+    keys: VecDeque<ResourceKey>,
+    /// How many there were before the first key.
+    forgotten: u64,
+}
+
+/// How many changes are remembered.
+const REMEMBERED: usize = 16_384;
+
+impl Default for Changes {
+    fn default() -> Changes {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let collector = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        Changes { collector, keys: VecDeque::new(), forgotten: 0 }
+    }
+}
+
+impl Changes {
+    /// Adds a change.
+    fn push(&mut self, key: ResourceKey) {
+        if self.keys.len() == REMEMBERED {
+            self.keys.pop_front();
+            self.forgotten += 1;
+        }
+        self.keys.push_back(key);
+    }
+
+    /// Has each reader get all that there is.
+    fn forget(&mut self) {
+        self.forgotten += self.keys.len() as u64 + 1;
+        self.keys.clear();
+    }
+
+    /// Returns what a reader has seen who has seen all.
+    fn seen(&self, is_withdrawn: bool) -> Seen {
+        let changes = self.forgotten + self.keys.len() as u64;
+        Seen { collector: self.collector, changes, is_withdrawn }
+    }
+
+    /// Returns the exports that have changed since a reader looked; none: any may have.
+    fn since(&self, seen: Seen, is_withdrawn: bool) -> Option<BTreeSet<&ResourceKey>> {
+        if seen.collector != self.collector || seen.is_withdrawn != is_withdrawn {
+            return None;
+        }
+        let skipped = usize::try_from(seen.changes.checked_sub(self.forgotten)?).ok()?;
+        Some(self.keys.iter().skip(skipped).collect())
     }
 }

@@ -1,13 +1,12 @@
 //! A host's connection to the embedded store, with what it may do.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 
-use super::watch::EmbeddedWatch;
-use super::{LIMITS, Shared};
+use super::{Clock, LIMITS, Shared};
 use crate::{
-    Access, Committed, Entry, Error, ErrorKind, LeaseId, Revision, Snapshot, Store, StoreMember,
-    StoreWatch, Transaction, TransactionLimits,
+    Access, Committed, Entry, Error, ErrorKind, LeaseId, Revision, Snapshot, Store, StoreEvent,
+    StoreMember, StoreWatch, Transaction, TransactionLimits,
 };
 
 pub(super) struct Connection {
@@ -64,8 +63,8 @@ impl Store for Connection {
 
     fn watch(&self, prefix: &[u8], after: Revision) -> Result<Box<dyn StoreWatch>, Error> {
         self.check_read(prefix)?;
-        let shared = Arc::clone(&self.shared);
-        Ok(Box::new(EmbeddedWatch::new(shared, prefix, after)))
+        let (shared, prefix) = (Arc::clone(&self.shared), prefix.to_vec());
+        Ok(Box::new(EmbeddedWatch { shared, prefix, after, is_connected: false }))
     }
 
     fn grant(&self, ttl: Duration) -> Result<LeaseId, Error> {
@@ -111,5 +110,51 @@ impl Store for Connection {
             quota: None,
             faults: broken.map(Error::to_string).collect(),
         }])
+    }
+}
+
+/// It reads the log, so a slow reader holds up nothing.
+struct EmbeddedWatch {
+    shared: Arc<Shared>,
+    prefix: Vec<u8>,
+    after: Revision,
+    is_connected: bool,
+}
+
+impl StoreWatch for EmbeddedWatch {
+    fn next(&mut self, timeout: Duration) -> Result<Option<StoreEvent>, Error> {
+        let deadline = Instant::now() + timeout;
+        let mut state = self.shared.current()?;
+        loop {
+            let changes = state.mvcc.changes_after(&self.prefix, self.after)?;
+            if !self.is_connected {
+                self.is_connected = true;
+                return Ok(Some(StoreEvent::Progress(self.after)));
+            }
+            if let Some((revision, changes)) = changes {
+                self.after = revision;
+                return Ok(Some(StoreEvent::Changes { revision, changes }));
+            }
+            if state.mvcc.revision() > self.after {
+                self.after = state.mvcc.revision();
+                return Ok(Some(StoreEvent::Progress(self.after)));
+            }
+            let now = Instant::now();
+            let left = deadline.saturating_duration_since(now);
+            if left.is_zero() {
+                return Ok(None);
+            }
+            // Also until the next lease ends: maybe no call comes that would end it.
+            let lease = match state.clock {
+                Clock::Monotonic(_) => state.mvcc.next_end(state.now()),
+                Clock::Manual(_) => None,
+            };
+            let wait = lease.map_or(left, |lease| lease.min(left));
+            let waited = self.shared.changed.wait_timeout(state, wait);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if state.end_leases()? {
+                self.shared.changed.notify_all();
+            }
+        }
     }
 }

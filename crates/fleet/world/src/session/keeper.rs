@@ -1,26 +1,36 @@
 //! The thread that keeps a session alive.
 
+use std::fmt;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
 use super::{Renewed, Session, is_cut_off};
-use crate::Error;
-use crate::threads;
+use crate::{Choice, Error, threads};
 
-/// A thread that renews a session, until this is dropped: three times in its time to live, with
-/// jitter, and sooner after a failure. That another session has replaced it is found within twice
-/// its time to live, or with the next export.
-#[derive(Debug)]
+/// A thread that [keeps](Session::keep) a session alive, or [leads](Session::schedule) a scheduler
+/// with it, until this is dropped.
 pub struct Keeper {
-    stop: Option<Sender<()>>,
+    stop: Option<Box<dyn FnOnce() + Send + Sync>>,
     thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    pub(super) fn start(
+        name: &str,
+        work: impl FnOnce() + Send + 'static,
+        stop: impl FnOnce() + Send + Sync + 'static,
+    ) -> Result<Keeper, Error> {
+        let thread = threads::start(name, work)?;
+        Ok(Keeper { stop: Some(Box::new(stop)), thread: Some(thread) })
+    }
 }
 
 /// So often a renewal looks whether the session's key is still this session's.
 const CHECKED: u32 = 6;
 
-/// What happens to a session. It never means that something is to be deleted on this host.
+/// What happens to a session, or to a scheduler that it leads. It never means that something is to
+/// be deleted on this host.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum SessionEvent {
@@ -40,16 +50,21 @@ pub enum SessionEvent {
     },
     /// The lease is renewed again, and has not ended.
     Reconnected,
-    /// The lease was not renewed for another reason. It is tried again, and said again once the
-    /// reason is another one.
+    /// This host leads a scheduler, and has chosen anew.
+    Chosen(Choice),
+    /// The lease was not renewed for another reason, or this host could not lead. It is tried
+    /// again, and said again once the reason is another one.
     Failed(Error),
-    /// A newer session of the owner has replaced this one, or it was ended: nothing is renewed any
-    /// more.
+    /// A newer session of the owner has replaced this one, or it was ended: the lease is no longer
+    /// renewed. Or this host no longer leads, also because the store denies what that takes.
     Ended(Error),
 }
 
 impl Session {
-    /// Starts the thread that keeps the session alive. `on_event` is called on it.
+    /// Starts the thread that keeps the session alive. It renews the lease three times in its time
+    /// to live, with jitter, and sooner after a failure. If another session has replaced this one,
+    /// it finds out within twice the time to live, or with the next export. `on_event` is called on
+    /// the thread.
     ///
     /// # Errors
     ///
@@ -60,9 +75,11 @@ impl Session {
     ) -> Result<Keeper, Error> {
         let (stop, stopped) = mpsc::channel();
         let session = self.clone();
-        let keep = move || session.keep_until(&stopped, on_event);
-        let thread = threads::start("world-session", keep)?;
-        Ok(Keeper { stop: Some(stop), thread: Some(thread) })
+        Keeper::start(
+            "world-session",
+            move || session.keep_until(&stopped, on_event),
+            move || drop::<Sender<()>>(stop),
+        )
     }
 
     fn keep_until(&self, stopped: &mpsc::Receiver<()>, mut report: impl FnMut(SessionEvent)) {
@@ -137,9 +154,17 @@ impl Reported {
     }
 }
 
+impl fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Keeper(..)")
+    }
+}
+
 impl Drop for Keeper {
     fn drop(&mut self) {
-        drop(self.stop.take());
+        if let Some(stop) = self.stop.take() {
+            stop();
+        }
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != thread::current().id()
         {

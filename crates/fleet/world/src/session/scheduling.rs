@@ -1,34 +1,14 @@
-//! Leading a scheduler as long as a session lives.
+//! Schedulers of a session: the offers of its host, which go with its lease, and leading one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::Session;
-use crate::watch::{Event, Stopper};
-use crate::{Change, Choice, Error, ErrorKind, Schedule, WatchConfig};
-
-/// A thread that leads a scheduler while no other host does, until this is dropped. It chooses
-/// whenever the offers change, and takes over at once when the leader is lost.
-#[derive(Debug)]
-pub struct Scheduling {
-    stopper: Stopper,
-    is_stopped: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-/// What happens to a scheduler that this host leads, or may lead.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum SchedulingEvent {
-    /// This host has chosen anew.
-    Chosen(Choice),
-    /// It could not lead. It is tried again, and reported again once the reason is another one.
-    Failed(Error),
-    /// It leads no more: the session has ended, or the store denies what it takes.
-    Ended(Error),
-}
+use super::keeper::{Keeper, SessionEvent};
+use super::{ATTEMPTS, Session, State, lock};
+use crate::watch::Event;
+use crate::world::{fence, write};
+use crate::{Change, Committed, Error, ErrorKind, Schedule, Transaction, WatchConfig};
 
 /// How often it is tried again after a failure, while nothing changes.
 const RETRY: Duration = Duration::from_secs(1);
@@ -45,8 +25,8 @@ impl Session {
         scheduler: &str,
         schedule: Schedule,
         config: WatchConfig,
-        mut on_event: impl FnMut(SchedulingEvent) + Send + 'static,
-    ) -> Result<Scheduling, Error> {
+        mut on_event: impl FnMut(SessionEvent) + Send + 'static,
+    ) -> Result<Keeper, Error> {
         let mut watch = self.world().watch_schedule(scheduler, config)?;
         let stopper = watch.stopper();
         let is_stopped = Arc::new(AtomicBool::new(false));
@@ -70,7 +50,7 @@ impl Session {
                 }
                 let ended = ended.or_else(|| session.status().ended);
                 if let Some(error) = ended {
-                    on_event(SchedulingEvent::Ended(error));
+                    on_event(SessionEvent::Ended(error));
                     return;
                 }
                 let led = session.lead(&scheduler, schedule).and_then(|change| {
@@ -81,35 +61,85 @@ impl Session {
                     Ok(choice) => {
                         failure = None;
                         let choice = choice.flatten();
-                        choice.into_iter().for_each(|it| on_event(SchedulingEvent::Chosen(it)));
+                        choice.into_iter().for_each(|it| on_event(SessionEvent::Chosen(it)));
                     }
                     Err(error) => {
                         let why = Some(error.to_string());
                         if failure != why {
-                            on_event(SchedulingEvent::Failed(error));
+                            on_event(SessionEvent::Failed(error));
                             failure = why;
                         }
                     }
                 }
             }
         };
-        let thread = thread::Builder::new().name("world-schedule".into());
-        let thread = thread.spawn(lead).map_err(|error| {
-            let message = format!("the scheduler's thread does not start: {error}");
-            Error::new(ErrorKind::Store, message).with_source(error)
-        })?;
-        Ok(Scheduling { stopper, is_stopped, thread: Some(thread) })
+        Keeper::start("world-schedule", lead, move || {
+            is_stopped.store(true, Ordering::SeqCst);
+            stopper.stop();
+        })
     }
-}
 
-impl Drop for Scheduling {
-    fn drop(&mut self) {
-        self.is_stopped.store(true, Ordering::SeqCst);
-        self.stopper.stop();
-        if let Some(thread) = self.thread.take()
-            && thread.thread().id() != thread::current().id()
-        {
-            drop(thread.join());
+    pub(crate) fn set_offer(&self, scheduler: &str, is_offered: bool) -> Result<(), Error> {
+        let mut state = lock(&self.0.state);
+        if is_offered {
+            state.offers.insert(scheduler.to_owned());
+        } else {
+            state.offers.remove(scheduler);
         }
+        let result = self.write_offer(&state, scheduler);
+        if result.as_ref().is_err_and(Error::is_retryable) {
+            self.set_behind();
+        }
+        result
+    }
+
+    /// Writes all offers, and withdraws those of an earlier session if all is declared.
+    pub(super) fn sync_offers(&self, state: &State) -> Result<(), Error> {
+        let world = &self.0.world;
+        let mut schedulers = state.offers.clone();
+        if state.is_declared {
+            let prefix = world.keys.below_host(world.host(), "offers");
+            for entry in world.store.read(&prefix, None)?.entries {
+                if let Ok((_, _, Some(scheduler))) = world.keys.parse_host(&entry.key) {
+                    schedulers.insert(scheduler);
+                }
+            }
+        }
+        schedulers.iter().try_for_each(|it| self.write_offer(state, it))
+    }
+
+    fn write_offer(&self, state: &State, scheduler: &str) -> Result<(), Error> {
+        let world = &self.0.world;
+        let key = world.keys.named_of_host(world.host(), "offers", scheduler);
+        for _ in 0..ATTEMPTS {
+            if let Some(ended) = lock(&self.0.status).ended.clone() {
+                return Err(ended);
+            }
+            let entry = world.entry(&key)?;
+            let lease = self.lease();
+            let value = state.offers.contains(scheduler).then(Vec::new);
+            let is_same = match &entry {
+                Some(entry) => value.is_some() && entry.lease == Some(lease),
+                None => value.is_none(),
+            };
+            if is_same {
+                return Ok(());
+            }
+            let transaction = Transaction {
+                compares: vec![self.fence(), fence(&key, entry.as_ref())],
+                writes: vec![write(&key, value, Some(lease))],
+            };
+            match world.store.commit(&transaction) {
+                Ok(Committed::Written(_)) => return Ok(()),
+                Ok(Committed::Stale(_)) if self.stale()?.kind() == ErrorKind::Conflict => {}
+                Ok(Committed::Stale(_)) => self.acquire_again()?,
+                Err(error) => match error.kind() {
+                    ErrorKind::Indeterminate => {}
+                    ErrorKind::LeaseEnded => self.acquire_again()?,
+                    _ => return Err(error),
+                },
+            }
+        }
+        Err(self.changes_all_the_time())
     }
 }

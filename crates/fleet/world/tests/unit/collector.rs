@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 use proptest::prelude::*;
 
 use super::state::{Changed, Event, Lease, State, Told, View};
-use super::{CollectorConfig, DampingConfig, Holdings, Knowledge, PartitionPolicy, SLICE, Seen};
+use super::{CollectorConfig, DampingConfig, Holdings, Knowledge, SLICE, Seen};
 use crate::{Error, ErrorKind, Hosts, LeaseId, Resource, ResourceKey, Revision};
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -223,9 +223,9 @@ fn value(id: &Id, number: u8) -> Value {
 }
 
 /// Without damping, unless a test is about that.
-fn config(partition: PartitionPolicy, grace: Duration) -> CollectorConfig {
+fn config(keep_for: Option<Duration>, grace: Duration) -> CollectorConfig {
     CollectorConfig {
-        partition,
+        keep_for,
         grace,
         damping: DampingConfig::default().with_interval(Duration::ZERO),
         ..CollectorConfig::default()
@@ -288,7 +288,7 @@ proptest! {
         happenings in proptest::collection::vec(happening(), 0..60),
     ) {
         let grace = Duration::from_millis(grace);
-        let mut state = State::new(config(PartitionPolicy::Keep, grace));
+        let mut state = State::new(config(None, grace));
         let mut copied = Copied::default();
         let mut scan = Scan {
             grace,
@@ -336,7 +336,7 @@ proptest! {
 #[test]
 fn a_partition_is_counted_from_the_time_that_the_event_came_with() {
     let limit = Duration::from_secs(10);
-    let mut state = State::new(config(PartitionPolicy::KeepFor(limit), Duration::ZERO));
+    let mut state = State::new(config(Some(limit), Duration::ZERO));
     let begun = Instant::now() + Duration::from_secs(1_000);
     let error = Error::new(ErrorKind::Unavailable, "cut off");
     let event = || Event::Interrupted(SystemTime::UNIX_EPOCH, error.clone());

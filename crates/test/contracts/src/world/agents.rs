@@ -10,8 +10,7 @@ use trueup_reconcile::{
 };
 use trueup_world::{
     Access, Action, Collector, CollectorConfig, ErrorKind, Export, ExportReport, Exporter, Filter,
-    Holdings, HostExporter, Knowledge, PartitionPolicy, Seen, SessionEvent, Transaction, World,
-    Write,
+    Holdings, HostExporter, Knowledge, Seen, SessionEvent, Transaction, World, Write,
 };
 
 use super::{
@@ -262,15 +261,15 @@ fn a_host_exporter_hints_when_its_session_is_cut_off(fixture: &dyn Fixture) {
 fn collector(
     fixture: &dyn Fixture,
     host: &str,
-    partition: PartitionPolicy,
+    keep_for: Option<Duration>,
 ) -> (Collector, Arc<AtomicUsize>) {
-    collector_with(fixture, host, partition, Duration::ZERO)
+    collector_with(fixture, host, keep_for, Duration::ZERO)
 }
 
 fn collector_with(
     fixture: &dyn Fixture,
     host: &str,
-    partition: PartitionPolicy,
+    keep_for: Option<Duration>,
     grace: Duration,
 ) -> (Collector, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
@@ -280,8 +279,7 @@ fn collector_with(
             count.fetch_add(1, Ordering::SeqCst);
         }
     });
-    let config =
-        CollectorConfig { partition, grace, watch: config(), ..CollectorConfig::default() };
+    let config = CollectorConfig { keep_for, grace, watch: config(), ..CollectorConfig::default() };
     let world = world(fixture, host);
     let collector = Collector::start(&world, &[Filter::all()], config, hints).unwrap();
     (collector, count)
@@ -311,7 +309,7 @@ fn a_collector_that_has_seen_nothing_knows_nothing(fixture: &dyn Fixture) {
     if !fixture.cut("b") {
         return;
     }
-    let (b, _) = collector(fixture, "b", PartitionPolicy::Drop);
+    let (b, _) = collector(fixture, "b", Some(Duration::ZERO));
     eventually("cut off", || match b.knowledge(Seen::default()) {
         Knowledge::Unknown { cut_off_since, error } => cut_off_since.and(error),
         Knowledge::Known(holdings) => panic!("{holdings:?}"),
@@ -322,7 +320,7 @@ fn a_collector_that_has_seen_nothing_knows_nothing(fixture: &dyn Fixture) {
 
 fn a_collector_has_what_is_exported_and_hints_at_changes(fixture: &dyn Fixture) {
     let a = session(fixture, "a");
-    let (b, hints) = collector(fixture, "b", PartitionPolicy::Keep);
+    let (b, hints) = collector(fixture, "b", None);
     eventually_held(&b, &[]);
     for batch in [&["x"][..], &["x", "y"], &["y"], &[]] {
         let before = hints.load(Ordering::SeqCst);
@@ -339,7 +337,7 @@ fn a_dead_host_s_exports_are_withdrawn(fixture: &dyn Fixture) {
     let (a, c) = (brief_session(fixture, "a"), session(fixture, "c"));
     a.declare(&[export("x", "1")]).unwrap();
     c.declare(&[export("y", "1").persist()]).unwrap();
-    let (b, _) = collector(fixture, "b", PartitionPolicy::Keep);
+    let (b, _) = collector(fixture, "b", None);
     eventually_held(&b, &["x", "y"]);
     within(fixture, fixture.ttl() * 2, || a.world().exports().unwrap().is_empty().then_some(()));
     eventually_held(&b, &["y"]);
@@ -352,9 +350,8 @@ fn what_went_with_a_lease_stays_for_the_grace_and_what_a_live_host_deletes_does_
     let (a, c) = (brief_session(fixture, "a"), session(fixture, "c"));
     a.declare(&[export("x", "1")]).unwrap();
     c.declare(&[export("y", "1"), export("z", "1")]).unwrap();
-    let policy = PartitionPolicy::Keep;
-    let (long, _) = collector_with(fixture, "b", policy, Duration::from_secs(600));
-    let (short, _) = collector_with(fixture, "b", policy, Duration::from_secs(1));
+    let (long, _) = collector_with(fixture, "b", None, Duration::from_secs(600));
+    let (short, _) = collector_with(fixture, "b", None, Duration::from_secs(1));
     eventually_held(&long, &["x", "y", "z"]);
     c.declare(&[export("z", "1")]).unwrap();
     within(fixture, fixture.ttl() * 2, || a.world().exports().unwrap().is_empty().then_some(()));
@@ -374,7 +371,7 @@ fn what_went_with_a_lease_stays_for_the_grace_and_what_a_live_host_deletes_does_
 fn what_a_host_deletes_before_it_is_complete_stays_until_then(fixture: &dyn Fixture) {
     let a = session(fixture, "a");
     a.export(&[export("x", "1"), export("y", "1")]).unwrap();
-    let (b, _) = collector(fixture, "b", PartitionPolicy::Keep);
+    let (b, _) = collector(fixture, "b", None);
     eventually_held(&b, &["x", "y"]);
     assert!(!known(&b).unwrap().is_complete());
     let deleted = a.delete(&[export("x", "").key("a"), export("y", "").key("a")]).unwrap();
@@ -385,10 +382,10 @@ fn what_a_host_deletes_before_it_is_complete_stays_until_then(fixture: &dyn Fixt
     eventually("complete", || known(&b)?.is_complete().then_some(()));
 }
 
-fn partition(fixture: &dyn Fixture, policy: PartitionPolicy) -> Option<Collector> {
+fn partition(fixture: &dyn Fixture, keep_for: Option<Duration>) -> Option<Collector> {
     let a = session(fixture, "a");
     a.declare(&[export("x", "1")]).unwrap();
-    let (b, _) = collector(fixture, "b", policy);
+    let (b, _) = collector(fixture, "b", keep_for);
     eventually_held(&b, &["x"]);
     fixture.cut("b").then_some(())?;
     eventually("cut off", || known(&b)?.cut_off);
@@ -405,7 +402,7 @@ fn heal(fixture: &dyn Fixture, b: &Collector) {
 fn what_a_host_deleted_whose_session_has_no_lease_stays_and_is_said_to(fixture: &dyn Fixture) {
     let a = session(fixture, "a");
     a.declare(&[export("x", "1")]).unwrap();
-    let (b, _) = collector(fixture, "b", PartitionPolicy::Keep);
+    let (b, _) = collector(fixture, "b", None);
     eventually_held(&b, &["x"]);
     let operator = world(fixture, "b");
     let session_key = key(fixture, "hosts/a/session");
@@ -442,7 +439,7 @@ fn what_a_host_deleted_whose_session_has_no_lease_stays_and_is_said_to(fixture: 
 
 fn an_export_that_changes_all_the_time_does_not_hold_up_another_host(fixture: &dyn Fixture) {
     let [a, c] = ["a", "c"].map(|host| session(fixture, host));
-    let (b, _) = collector(fixture, "b", PartitionPolicy::Keep);
+    let (b, _) = collector(fixture, "b", None);
     eventually_held(&b, &[]);
     let data = |name: &str| {
         let holdings = known(&b)?;
@@ -469,7 +466,7 @@ fn an_export_that_changes_all_the_time_does_not_hold_up_another_host(fixture: &d
 }
 
 fn a_partition_keeps_what_was_collected(fixture: &dyn Fixture) {
-    let Some(b) = partition(fixture, PartitionPolicy::Keep) else {
+    let Some(b) = partition(fixture, None) else {
         return;
     };
     std::thread::sleep(Duration::from_millis(700));
@@ -480,7 +477,7 @@ fn a_partition_keeps_what_was_collected(fixture: &dyn Fixture) {
 }
 
 fn a_partition_withdraws_after_a_time(fixture: &dyn Fixture) {
-    let Some(b) = partition(fixture, PartitionPolicy::KeepFor(Duration::from_secs(1))) else {
+    let Some(b) = partition(fixture, Some(Duration::from_secs(1))) else {
         return;
     };
     assert_eq!(held(&b).unwrap(), ["x"]);
@@ -490,7 +487,7 @@ fn a_partition_withdraws_after_a_time(fixture: &dyn Fixture) {
 }
 
 fn a_partition_withdraws_at_once(fixture: &dyn Fixture) {
-    let Some(b) = partition(fixture, PartitionPolicy::Drop) else {
+    let Some(b) = partition(fixture, Some(Duration::ZERO)) else {
         return;
     };
     assert!(known(&b).unwrap().is_withdrawn);

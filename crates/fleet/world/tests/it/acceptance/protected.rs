@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use trueup_net::{Prefix, RouteKey};
-use trueup_world::{Acceptance, Accepted, AddressUse, Collect, Protected, Resource, ResourceKey};
+use trueup_world::{Acceptance, Accepted, Collect, Protected, Resource, ResourceKey};
 
 use super::{acceptance, exported, read};
 
@@ -18,9 +18,9 @@ fn protected() -> Protected {
     let none: [Prefix; 0] = [];
     Protected::default()
         .with_own("10.0.0.5".parse().unwrap(), prefix("10.0.0.0/24"))
-        .with_other("10.0.0.1".parse().unwrap(), AddressUse::Store, none)
-        .with_other("172.16.9.1".parse().unwrap(), AddressUse::Store, [prefix("0.0.0.0/0")])
-        .with_other("10.0.0.254".parse().unwrap(), AddressUse::Gateway, [prefix("10.0.0.0/24")])
+        .with_store("10.0.0.1".parse().unwrap(), none)
+        .with_store("172.16.9.1".parse().unwrap(), [prefix("0.0.0.0/0")])
+        .with_gateway("10.0.0.254".parse().unwrap(), prefix("10.0.0.0/24"))
 }
 
 fn prefix(text: &str) -> Prefix {
@@ -84,7 +84,7 @@ fn a_route_that_covers_what_this_host_needs_is_refused_and_the_rest_is_taken() {
 fn a_default_route_is_taken_if_the_store_is_in_a_subnet_of_this_host() {
     let none: [Prefix; 0] = [];
     let store = "10.0.0.1".parse().unwrap();
-    let protected = Protected::default().with_other(store, AddressUse::Store, none);
+    let protected = Protected::default().with_store(store, none);
     let mut acceptance = super::acceptance(&collects(""), "m");
     insert(&mut acceptance, "b", 1, &data("0.0.0.0/0", "10.0.0.7"));
     acceptance.protect(&protected);
@@ -197,7 +197,7 @@ proptest! {
                     protected = protected.with_own(at(host), subnet(host, len));
                 }
                 Step::Store(host) => {
-                    protected = protected.with_other(at(host), AddressUse::Store, none);
+                    protected = protected.with_store(at(host), none);
                 }
             }
             kept.protect(&protected);
