@@ -82,8 +82,7 @@ impl<B: Backend, P: Provider> Engine<B, P> {
     }
 
     fn ask_provider(&mut self) {
-        let answer = guarded("the provider", || self.provider.desired());
-        let answer = answer.and_then(|answer| answer);
+        let answer = guarded("the provider", || self.provider.desired()).flatten();
         let config = &self.shared.config;
         self.last_known.update(answer, config.now(), config.max_staleness);
     }

@@ -31,14 +31,12 @@ pub struct Object {
 impl Value {
     /// Makes a value that may be shown.
     pub fn new(text: impl Into<String>) -> Value {
-        let text = text.into();
-        Value { text, is_secret: false }
+        Value { text: text.into(), is_secret: false }
     }
 
     /// Makes a secret value.
     pub fn secret(text: impl Into<String>) -> Value {
-        let text = text.into();
-        Value { text, is_secret: true }
+        Value { text: text.into(), is_secret: true }
     }
 
     /// Returns true if it is secret.

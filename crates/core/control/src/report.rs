@@ -337,10 +337,11 @@ impl fmt::Display for Wait {
                     write!(f, ", {progress}")?;
                 }
                 write!(f, ", since {}", Utc(*since))?;
-                match is_overdue {
-                    true => f.write_str("; it does not end: cancel it, or wait)"),
-                    false => f.write_str(")"),
-                }
+                f.write_str(if *is_overdue {
+                    "; it does not end: cancel it, or wait)"
+                } else {
+                    ")"
+                })
             }
             Wait::Starting => f.write_str("the backend has not answered yet"),
             Wait::Lost { why } => write!(f, "it is found out whether it took effect: {why}"),

@@ -11,11 +11,13 @@ impl Gate {
     ///
     /// [`Invalid`](ErrorKind::Invalid) if the bytes are no public key, or a weak one.
     pub fn signed_by(agent: impl Into<String>, public_key: &[u8; 32]) -> Result<Gate, Error> {
-        let key = VerifyingKey::from_bytes(public_key).ok();
-        let key = key.filter(|key| !key.is_weak()).ok_or_else(|| {
-            let text = "these bytes are no Ed25519 public key, or a weak one";
-            Error::new(ErrorKind::Invalid, text)
-        })?;
+        let key = VerifyingKey::from_bytes(public_key)
+            .ok()
+            .filter(|key| !key.is_weak())
+            .ok_or_else(|| {
+                let text = "these bytes are no Ed25519 public key, or a weak one";
+                Error::new(ErrorKind::Invalid, text)
+            })?;
         // Strict: a signature has one form, and weak keys verify nothing.
         Ok(Gate::new(agent, move |message, signature| {
             Signature::from_slice(signature)

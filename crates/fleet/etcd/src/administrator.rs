@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::Future;
 
-use etcd_client::{Client, Permission, PermissionType, RoleRevokePermissionOptions};
+use etcd_client::{AuthClient, Permission, PermissionType, RoleRevokePermissionOptions};
 use trueup_world::{Access, Change, Error, ErrorKind};
 
 use crate::config::Config;
@@ -60,16 +60,13 @@ impl Administrator {
     /// Those of the store. A part may be granted then: repeat the call.
     pub fn set_role(&self, role: &str, access: &Access) -> Result<Change, Error> {
         let mut change = Change::Unchanged;
-        let roles = self.call(|client| async move {
-            let roles = client.auth_client().role_list().await?;
-            Ok(roles.roles().to_vec())
+        let roles = self.call((), |mut client, ()| async move {
+            Ok(client.role_list().await?.roles().to_vec())
         })?;
         if !roles.iter().any(|it| it == role) {
             change = Change::Changed;
-            let role = role.to_owned();
-            self.call(move |client| {
-                let role = role.clone();
-                async move { Ok(client.auth_client().role_add(role).await.map(drop)?) }
+            self.call(role.to_owned(), |mut client, role| async move {
+                Ok(client.role_add(role).await.map(drop)?)
             })?;
         }
         let granted = self.permissions(role)?;
@@ -81,17 +78,14 @@ impl Administrator {
             self.revoke(role, permission)?;
         }
         // A second permission for the same keys replaces the first one.
-        let is_granted = |wanted: &Permission| granted.iter().any(|it| is_same(it, wanted));
-        for permission in wanted.iter().filter(|it| !is_granted(it)) {
+        for permission in wanted {
+            if granted.iter().any(|it| is_same(it, &permission)) {
+                continue;
+            }
             change = Change::Changed;
-            let (role, permission) = (role.to_owned(), permission.clone());
-            self.call(move |client| {
-                let (role, permission) = (role.clone(), permission.clone());
-                async move {
-                    let mut client = client.auth_client();
-                    let granted = client.role_grant_permission(role, permission).await;
-                    Ok(granted.map(drop)?)
-                }
+            let arguments = (role.to_owned(), permission);
+            self.call(arguments, |mut client, (role, permission)| async move {
+                Ok(client.role_grant_permission(role, permission).await.map(drop)?)
             })?;
         }
         Ok(change)
@@ -106,13 +100,9 @@ impl Administrator {
         if self.users()?.iter().any(|it| it == user) {
             return Ok(Change::Unchanged);
         }
-        let (user, password) = (user.to_owned(), password.to_owned());
-        self.call(move |client| {
-            let (user, password) = (user.clone(), password.clone());
-            async move {
-                let mut client = client.auth_client();
-                Ok(client.user_add(user, password, None).await.map(drop)?)
-            }
+        let arguments = (user.to_owned(), password.to_owned());
+        self.call(arguments, |mut client, (user, password)| async move {
+            Ok(client.user_add(user, password, None).await.map(drop)?)
         })?;
         Ok(Change::Changed)
     }
@@ -123,13 +113,9 @@ impl Administrator {
     ///
     /// Those of the store.
     pub fn set_password(&self, user: &str, password: &str) -> Result<(), Error> {
-        let (user, password) = (user.to_owned(), password.to_owned());
-        self.call(move |client| {
-            let (user, password) = (user.clone(), password.clone());
-            async move {
-                let mut client = client.auth_client();
-                Ok(client.user_change_password(user, password).await.map(drop)?)
-            }
+        let arguments = (user.to_owned(), password.to_owned());
+        self.call(arguments, |mut client, (user, password)| async move {
+            Ok(client.user_change_password(user, password).await.map(drop)?)
         })
     }
 
@@ -139,18 +125,14 @@ impl Administrator {
     ///
     /// Those of the store.
     pub fn add_role(&self, user: &str, role: &str) -> Result<Change, Error> {
-        let (user, role) = (user.to_owned(), role.to_owned());
-        self.call(move |client| {
-            let (user, role) = (user.clone(), role.clone());
-            async move {
-                let mut client = client.auth_client();
-                let has = client.user_get(user.clone()).await?;
-                if has.roles().contains(&role) {
-                    return Ok(Change::Unchanged);
-                }
-                client.user_grant_role(user, role).await?;
-                Ok(Change::Changed)
+        let arguments = (user.to_owned(), role.to_owned());
+        self.call(arguments, |mut client, (user, role)| async move {
+            let has = client.user_get(user.clone()).await?;
+            if has.roles().contains(&role) {
+                return Ok(Change::Unchanged);
             }
+            client.user_grant_role(user, role).await?;
+            Ok(Change::Changed)
         })
     }
 
@@ -173,7 +155,7 @@ impl Administrator {
         }
         // The role of that name is there always.
         self.add_role(ROOT, ROOT)?;
-        self.call(|client| async move { Ok(client.auth_client().auth_enable().await.map(drop)?) })?;
+        self.call((), |mut client, ()| async move { Ok(client.auth_enable().await.map(drop)?) })?;
         Ok(Change::Changed)
     }
 
@@ -183,48 +165,42 @@ impl Administrator {
     ///
     /// Those of the store.
     pub fn users(&self) -> Result<Vec<String>, Error> {
-        self.call(|client| async move {
-            let users = client.auth_client().user_list().await?;
-            Ok(users.users().to_vec())
-        })
+        self.call(
+            (),
+            |mut client, ()| async move { Ok(client.user_list().await?.users().to_vec()) },
+        )
     }
 
     fn permissions(&self, role: &str) -> Result<Vec<Permission>, Error> {
-        let role = role.to_owned();
-        self.call(move |client| {
-            let role = role.clone();
-            async move {
-                let role = client.auth_client().role_get(role).await?;
-                Ok(role.permissions())
-            }
+        self.call(role.to_owned(), |mut client, role| async move {
+            Ok(client.role_get(role).await?.permissions())
         })
     }
 
     fn revoke(&self, role: &str, permission: &Permission) -> Result<(), Error> {
-        let (role, permission) = (role.to_owned(), permission.clone());
-        self.call(move |client| {
-            let (role, permission) = (role.clone(), permission.clone());
-            async move {
-                let end = permission.range_end().to_vec();
-                let options = RoleRevokePermissionOptions::new().with_range_end(end);
-                let mut client = client.auth_client();
-                let revoked = client
-                    .role_revoke_permission(role, permission.key().to_vec(), Some(options))
-                    .await;
-                Ok(revoked.map(drop)?)
-            }
+        let arguments = (role.to_owned(), permission.clone());
+        self.call(arguments, |mut client, (role, permission)| async move {
+            let end = permission.range_end().to_vec();
+            let options = RoleRevokePermissionOptions::new().with_range_end(end);
+            let key = permission.key().to_vec();
+            Ok(client.role_revoke_permission(role, key, Some(options)).await.map(drop)?)
         })
     }
 
-    fn call<T, F>(
+    /// Calls an operation with a copy of its arguments at each attempt.
+    fn call<A, T, F>(
         &self,
-        operation: impl Fn(Client) -> F + Send + Sync + 'static,
+        arguments: A,
+        operation: impl Fn(AuthClient, A) -> F + Send + Sync + 'static,
     ) -> Result<T, Error>
     where
+        A: Clone + Send + Sync + 'static,
         T: Send + 'static,
         F: Future<Output = Result<T, Failure>> + Send + 'static,
     {
-        self.store.call(Repeat::Never, move |_, client| operation(client))
+        self.store.call(Repeat::Never, move |_, client| {
+            operation(client.auth_client(), arguments.clone())
+        })
     }
 }
 

@@ -241,10 +241,9 @@ const MAX_FILE: u64 = 1 << 20;
 pub fn read_password(file: &Path) -> Result<String, Error> {
     let content = read(file, Readers::Us)?;
     let line = content.split(|byte| *byte == b'\n').next();
-    let line = line.and_then(|line| str::from_utf8(line).ok());
-    let password = line.map(|line| line.strip_suffix('\r').unwrap_or(line));
-    let password = password.filter(|password| !password.is_empty());
-    password.map(str::to_owned).ok_or_else(|| {
+    let text = line.and_then(|line| str::from_utf8(line).ok());
+    let password = text.map(|line| line.strip_suffix('\r').unwrap_or(line));
+    password.filter(|it| !it.is_empty()).map(str::to_owned).ok_or_else(|| {
         let message = "has no password: write it in the first line, in UTF-8";
         Error::new(ErrorKind::Invalid, format!("{}: {message}", file.display()))
     })

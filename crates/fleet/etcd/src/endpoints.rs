@@ -87,10 +87,8 @@ impl Endpoints {
             let index = self.current();
             let rest = deadline.saturating_duration_since(Instant::now());
             // Time is left for another endpoint, where the call can be repeated.
-            let share = match is_write || failed + 1 >= self.endpoints.len() {
-                true => rest,
-                false => rest / 2,
-            };
+            let is_last = is_write || failed + 1 >= self.endpoints.len();
+            let share = if is_last { rest } else { rest / 2 };
             let (generation, failure) = match self.attempt(index, share, &operation).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
@@ -158,9 +156,10 @@ impl Endpoints {
             return Err((0, Failure::timeout(true)));
         };
         let (generation, client) = connected.map_err(|failure| (0, failure))?;
-        let answer = timeout_at(end, operation(client)).await;
-        let answer = answer.unwrap_or_else(|_| Err(Failure::timeout(false)));
-        answer.map_err(|failure| (generation, failure))
+        timeout_at(end, operation(client))
+            .await
+            .unwrap_or_else(|_| Err(Failure::timeout(false)))
+            .map_err(|failure| (generation, failure))
     }
 
     /// Returns the client of an endpoint, and its generation.
@@ -186,14 +185,12 @@ impl Endpoints {
         let options = self.config.options()?.with_require_leader(needs_leader);
         let url = self.endpoints[index].url.as_str();
         // Without a user nothing is sent yet. With one a token is fetched, which may be repeated.
-        let made = timeout(self.config.timeout, Client::connect([url], Some(options))).await;
-        let made = made.unwrap_or_else(|_| {
-            Err(etcd_client::Error::IoError(std::io::ErrorKind::TimedOut.into()))
-        });
-        made.map_err(|error| {
-            let failure = Failure::from(error);
-            Failure { is_void: true, ..failure }
-        })
+        timeout(self.config.timeout, Client::connect([url], Some(options)))
+            .await
+            .unwrap_or_else(|_| {
+                Err(etcd_client::Error::IoError(std::io::ErrorKind::TimedOut.into()))
+            })
+            .map_err(|error| Failure { is_void: true, ..Failure::from(error) })
     }
 
     async fn forget(&self, index: usize, generation: u64) {

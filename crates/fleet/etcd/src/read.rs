@@ -27,10 +27,7 @@ pub(crate) async fn read(
     let what = format!("the list of {}", prefix.escape_ascii());
     let mut entries: Vec<Entry> = Vec::new();
     let mut bytes = 0;
-    let mut from = match prefix.is_empty() {
-        true => vec![0],
-        false => prefix.clone(),
-    };
+    let mut from = if prefix.is_empty() { vec![0] } else { prefix.clone() };
     let (mut page, mut largest) = (PAGE, usize::MAX);
     loop {
         // The first page is linearisable, as etcd's default is; and so are the others, so that a

@@ -118,12 +118,12 @@ impl Store for EtcdStore {
             async move {
                 let answer = client.kv_client().txn(txn).await?;
                 // It has taken effect, whatever is wrong with the answer.
-                let failed = |failure| Failure { is_void: false, ..failure };
-                let made = endpoints.check(answer.0.header.as_ref()).map_err(failed)?;
-                Ok(match answer.succeeded() {
-                    true => Committed::Written(Revision(made)),
-                    false => Committed::Stale(Revision(made)),
-                })
+                let made = endpoints
+                    .check(answer.0.header.as_ref())
+                    .map(Revision)
+                    .map_err(|failure| Failure { is_void: false, ..failure })?;
+                let is_written = answer.succeeded();
+                Ok(if is_written { Committed::Written(made) } else { Committed::Stale(made) })
             }
         })
     }

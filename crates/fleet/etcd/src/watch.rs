@@ -44,9 +44,11 @@ impl EtcdWatch {
         let (url, (stream, is_ordered)) = runtime.run(endpoints.config.timeout, {
             let (endpoints, prefix) = (Arc::clone(endpoints), prefix.to_vec());
             async move {
-                let create = |client| create(&endpoints, client, &prefix, after);
-                let deadline = endpoints.deadline();
-                let stream = endpoints.call(Repeat::Safe, deadline, create).await?;
+                let stream = endpoints
+                    .call(Repeat::Safe, endpoints.deadline(), |client| {
+                        create(&endpoints, client, &prefix, after)
+                    })
+                    .await?;
                 Ok((endpoints.config.endpoints[endpoints.current()].clone(), stream))
             }
         })?;

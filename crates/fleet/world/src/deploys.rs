@@ -124,8 +124,7 @@ impl World {
             return Err(conflict(number - 1));
         }
         let mut record = Record { number, parent, files: BTreeMap::new() };
-        let longest = |it: &&Vec<u8>| it.len() as u64 > LONGEST;
-        if let Some((path, _)) = files.iter().find(|it| longest(&it.1)) {
+        if let Some((path, _)) = files.iter().find(|(_, it)| it.len() as u64 > LONGEST) {
             let message = format!("{path}: a file of a deploy has at most {LONGEST} bytes");
             return Err(Error::new(ErrorKind::Invalid, message));
         }
@@ -139,8 +138,8 @@ impl World {
         let mut compares = vec![removed, Compare::Absent(key.clone())];
         if number > 1 {
             // The newest one is there still: a deleted one is not built upon.
-            let newest = self.entry(&self.deploy_key(number - 1))?;
-            let newest = newest.ok_or_else(|| conflict(number))?;
+            let newest =
+                self.entry(&self.deploy_key(number - 1))?.ok_or_else(|| conflict(number))?;
             compares.push(Compare::Modified(newest.key, newest.modified));
         }
         let transaction =
@@ -192,8 +191,7 @@ impl World {
                 break;
             }
             let bytes = self.read_chunk(*chunk)?;
-            let bytes = bytes.map_err(|why| broken(number, &format!("{path}: {why}")))?;
-            content.extend(bytes);
+            content.extend(bytes.map_err(|why| broken(number, &format!("{path}: {why}")))?);
         }
         if content.len() as u64 != file.size {
             return Err(broken(number, &format!("{path}: has another length")));
@@ -216,8 +214,8 @@ impl World {
             let message = format!("{uri}: is not {SCHEME}<number>/<hash>/<path>");
             Error::new(ErrorKind::Invalid, message)
         })?;
-        let entry = self.entry(&self.deploy_key(number))?;
-        let entry = entry.ok_or_else(|| broken(number, "it is missing"))?;
+        let entry =
+            self.entry(&self.deploy_key(number))?.ok_or_else(|| broken(number, "it is missing"))?;
         let deploy = Deploy::parse(number, &entry)?;
         if deploy.hash != hash {
             return Err(broken(number, "it is another one"));

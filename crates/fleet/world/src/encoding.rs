@@ -16,13 +16,10 @@ pub(crate) fn encode(part: &[u8], key: &mut Vec<u8>) {
         key.push(b'%');
     }
     for byte in part {
-        match is_plain(*byte) {
-            true => key.push(*byte),
-            false => {
-                let digits = [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]];
-                key.push(b'%');
-                key.extend_from_slice(&digits);
-            }
+        if is_plain(*byte) {
+            key.push(*byte);
+        } else {
+            key.extend([b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
         }
     }
 }

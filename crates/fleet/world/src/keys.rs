@@ -29,8 +29,7 @@ impl Keys {
             let message = format!("prefix {prefix:?}: give one of 1 to {LONGEST_PART} bytes");
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        let prefix = prefix.to_owned();
-        Ok(Keys { prefix })
+        Ok(Keys { prefix: prefix.to_owned() })
     }
 
     /// A key of fixed words, and of parts that are encoded.
@@ -162,9 +161,10 @@ impl Keys {
 
     /// The encoded parts behind the prefix and a word.
     fn parts<'a>(&self, key: &'a [u8], word: &str) -> Option<Vec<&'a [u8]>> {
-        let rest = key.strip_prefix(self.prefix.as_bytes())?;
-        let rest = rest.strip_prefix(b"/")?.strip_prefix(word.as_bytes())?;
-        Some(rest.split(|byte| *byte == b'/').collect())
+        key.strip_prefix(self.prefix.as_bytes())?
+            .strip_prefix(b"/")?
+            .strip_prefix(word.as_bytes())
+            .map(|rest| rest.split(|byte| *byte == b'/').collect())
     }
 }
 

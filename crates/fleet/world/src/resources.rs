@@ -158,11 +158,10 @@ impl World {
                 Err(error) => collected.malformed.push(error),
             }
         }
-        let is_marked = |(host, lease): &(String, Option<LeaseId>)| {
-            lease.is_some() && marked.get(host) == Some(lease)
-        };
-        let incomplete = alive.into_iter().filter(|it| !is_marked(it));
-        collected.incomplete = incomplete.map(|(host, _)| host).collect();
+        collected.incomplete = (alive.into_iter())
+            .filter(|(host, lease)| lease.is_none() || marked.get(host) != Some(lease))
+            .map(|(host, _)| host)
+            .collect();
         Ok(collected)
     }
 
@@ -262,8 +261,9 @@ impl World {
         also: &BTreeSet<String>,
     ) -> Result<(BTreeSet<String>, Vec<Entry>), Error> {
         let named = self.store.read(&self.keys.recipients(self.host()), None)?;
-        let of = |entry: &Entry| self.keys.parse_recipient(self.host(), &entry.key);
-        let hosts: BTreeSet<String> = named.entries.iter().filter_map(of).collect();
+        let hosts: BTreeSet<String> = (named.entries.iter())
+            .filter_map(|entry| self.keys.parse_recipient(self.host(), &entry.key))
+            .collect();
         let of_any = self.keys.resources_of(&Hosts::Any, self.host());
         let mut own = self.store.read(&of_any, Some(named.revision))?.entries;
         for host in hosts.union(also) {

@@ -139,8 +139,7 @@ impl Session {
         let key = world.keys.shared("choices", scheduler);
         let before = world.entry(&key)?;
         // A choice that is malformed is chosen anew.
-        let choice = before.as_ref().and_then(|it| Choice::parse(it).ok());
-        let choice = choice.unwrap_or_default();
+        let choice = before.as_ref().and_then(|it| Choice::parse(it).ok()).unwrap_or_default();
         let next = choice.next(scheduler, schedule, &world.offers(scheduler)?);
         let mut transaction = Transaction {
             compares: vec![self.fence(), fence(&key, before.as_ref())],

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 use acquire::acquire;
 
 use crate::encoding::check_part;
-use crate::{Compare, Entry, Error, ErrorKind, LeaseId, ResourceKey, World};
+use crate::{Compare, Error, ErrorKind, LeaseId, ResourceKey, World};
 
 pub(crate) use acquire::Mark;
 pub use export::Exported;
@@ -164,12 +164,8 @@ impl Session {
                     return Ok(Renewed::Alive(ttl));
                 }
                 let entry = self.0.world.entry(&self.key())?;
-                let is_ours = |it: Entry| it.value == value && it.lease == Some(lease);
-                if entry.is_some_and(is_ours) {
-                    return match is_behind {
-                        true => self.restore(),
-                        false => Ok(Renewed::Alive(ttl)),
-                    };
+                if entry.is_some_and(|it| it.value == value && it.lease == Some(lease)) {
+                    return if is_behind { self.restore() } else { Ok(Renewed::Alive(ttl)) };
                 }
             }
             Err(error) if error.kind() == ErrorKind::LeaseEnded => {}
@@ -188,8 +184,7 @@ impl Session {
     fn restore(&self) -> Result<Renewed, Error> {
         let mut state = lock(&self.0.state);
         let exported = self.sync_all(&mut state)?;
-        let failed = exported.outcomes.iter().filter(|(_, it)| it.is_err());
-        let failed = failed.count();
+        let failed = exported.outcomes.values().filter(|it| it.is_err()).count();
         Ok(Renewed::Restored { exported: exported.outcomes.len() - failed, failed })
     }
 

@@ -26,27 +26,24 @@ impl<B: Backend> Shared<B> {
     /// that `is_wanted` selects by key and whether a job asked for it. They have to be given to
     /// [`end`](Self::end), with an observation that was begun after this call.
     pub(super) fn take_answered(&self, is_wanted: &dyn Fn(&str, bool) -> bool) -> Vec<Answered> {
-        let mut state = self.state();
-        let flights = state.flights.iter_mut();
-        let wanted = flights.filter(|(key, flight)| is_wanted(key, flight.is_job()));
-        let taken = wanted.filter_map(|(key, flight)| {
-            let Phase::Answered(answer) = &flight.phase else {
-                return None;
-            };
-            let (record, answer) = (flight.record.clone()?, answer.clone());
-            let execution = flight.execution.take()?;
-            let key = key.clone();
-            Some(Answered { key, record, execution, answer })
-        });
-        taken.collect()
+        (self.state().flights.iter_mut())
+            .filter(|(key, flight)| is_wanted(key, flight.is_job()))
+            .filter_map(|(key, flight)| {
+                let Phase::Answered(answer) = &flight.phase else {
+                    return None;
+                };
+                let (record, answer) = (flight.record.clone()?, answer.clone());
+                let execution = flight.execution.take()?;
+                Some(Answered { key: key.clone(), record, execution, answer })
+            })
+            .collect()
     }
 
     /// Records what became of operations, by what the backend says and by their objects. Where the
     /// object was not read nothing is judged, and nothing recorded: the operation stays open. So do
     /// all of them with `None` in place of an observation.
     pub(super) fn end(&self, answered: Vec<Answered>, observed: Option<&Observed>) -> Vec<Ended> {
-        let answered = answered.into_iter();
-        answered
+        (answered.into_iter())
             .filter_map(|it| match observed {
                 Some(observed) if self.unread(observed, &it.key).is_none() => {
                     self.end_one(it, &observed.objects)
@@ -93,8 +90,7 @@ impl<B: Backend> Shared<B> {
                     return None;
                 }
                 if shown != Effect::NotYet {
-                    let why = why.clone();
-                    self.doubt(&answered.key, answered.execution, why);
+                    self.doubt(&answered.key, answered.execution, why.clone());
                     return None;
                 }
                 End::Never
@@ -127,21 +123,18 @@ impl<B: Backend> Shared<B> {
         end: &End,
         now: SystemTime,
     ) -> Result<(), Error> {
-        let is_retried = !record.is_job;
         match end {
             End::Succeeded => execution.succeeded(b"", now).map_err(Error::journal),
             End::StoredOtherwise { is_again } => {
-                let backoff = match is_again {
-                    true => self.next_backoff(key, ErrorClass::StoredOtherwise, now)?,
-                    false => {
-                        Backoff { tries: 1, next: now + self.config.delay(ErrorClass::Unknown, 1) }
-                    }
+                let backoff = if *is_again {
+                    self.next_backoff(key, ErrorClass::StoredOtherwise, now)?
+                } else {
+                    Backoff { tries: 1, next: now + self.config.delay(ErrorClass::Unknown, 1) }
                 };
                 execution.succeeded(b"", now).map_err(Error::journal)?;
-                if is_retried {
-                    let backoffs = &self.backoffs;
-                    let set = backoffs.set(self.name(key).as_bytes(), backoff);
-                    set.map_err(Error::journal)?;
+                if !record.is_job {
+                    let name = self.name(key);
+                    self.backoffs.set(name.as_bytes(), backoff).map_err(Error::journal)?;
                 }
                 Ok(())
             }

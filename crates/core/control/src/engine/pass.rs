@@ -381,8 +381,8 @@ impl Ops {
 
     /// Returns true if an action on the object has failed in this pass.
     fn has_failed(&self, key: &str) -> bool {
-        let failed = |op: &ControlOp| matches!(op.outcome, Outcome::Failed(_));
-        self.ops.iter().any(|op| op.action.key == key && failed(op))
+        let mut ops = self.ops.iter();
+        ops.any(|op| op.action.key == key && matches!(op.outcome, Outcome::Failed(_)))
     }
 
     fn add_ended(&mut self, ended: Vec<Ended>) {

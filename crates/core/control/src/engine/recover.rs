@@ -34,9 +34,7 @@ impl<B: Backend> Shared<B> {
             let Some(key) = self.key(&name) else {
                 continue;
             };
-            let record = Record::decode(&operation.what);
-            let record = record.and_then(|record| record.of(key));
-            let flight = match record {
+            let flight = match Record::decode(&operation.what).and_then(|record| record.of(key)) {
                 Err(error) => {
                     let why = error.to_string();
                     Flight::new(None, Phase::InDoubt { why })

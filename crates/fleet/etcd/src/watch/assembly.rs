@@ -113,11 +113,12 @@ impl Assembly {
                 self.recent.pop_first();
             }
         }
-        let event = |(made_by, changes): (u64, BTreeMap<Vec<u8>, KeyChange>)| StoreEvent::Changes {
-            revision: Revision(made_by),
-            changes: changes.into_values().collect(),
-        };
-        revisions.into_iter().map(event).collect()
+        (revisions.into_iter())
+            .map(|(made_by, changes)| StoreEvent::Changes {
+                revision: Revision(made_by),
+                changes: changes.into_values().collect(),
+            })
+            .collect()
     }
 
     fn progress(&mut self, newest: u64) -> Vec<StoreEvent> {
@@ -192,8 +193,8 @@ pub(super) fn cancelled(response: &PbWatchResponse) -> Failure {
         return Failure::void(ErrorKind::Compacted, message);
     }
     let reason = &response.cancel_reason;
-    let other = || Failure::broken(format!("the watch was cancelled: {reason:?}"));
-    Failure::from_message(reason).unwrap_or_else(other)
+    Failure::from_message(reason)
+        .unwrap_or_else(|| Failure::broken(format!("the watch was cancelled: {reason:?}")))
 }
 
 /// A change and the revision that made it.

@@ -210,8 +210,8 @@ impl Contests {
         for ((dst, _), group) in &self.groups {
             for own in self.own.get(dst).into_iter().flatten() {
                 let whole = group.whole.first().map(|it| (it, group.whole.len(), own.effect(it)));
-                let parts = group.parts.first();
-                let parts = parts.map(|it| (it, group.parts.len(), ContestEffect::TakesPart));
+                let parts = (group.parts.first())
+                    .map(|it| (it, group.parts.len(), ContestEffect::TakesPart));
                 all.extend(whole.into_iter().chain(parts).map(|(theirs, count, effect)| Contest {
                     name: own.name.clone(),
                     dst: *dst,

@@ -240,10 +240,12 @@ fn of_destination(dst: Prefix) -> Option<&'static str> {
         IpAddr::V6(address) if address.to_ipv4_mapped().is_some() => 96,
         IpAddr::V6(_) => 128,
     };
-    match dst.len() >= least {
-        true if is_link_local(first) => Some("it is link-local"),
-        true => of_address(first),
-        false => None,
+    if dst.len() < least {
+        None
+    } else if is_link_local(first) {
+        Some("it is link-local")
+    } else {
+        of_address(first)
     }
 }
 

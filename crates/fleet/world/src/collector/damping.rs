@@ -170,8 +170,7 @@ impl Damping {
     }
 
     fn exporter(&mut self, key: &ResourceKey, now: Instant) -> &mut Exporter {
-        let exporter = self.exporters.entry(key.exporter.clone());
-        exporter.or_insert_with(|| Exporter::new(now))
+        self.exporters.entry(key.exporter.clone()).or_insert_with(|| Exporter::new(now))
     }
 
     /// Shows the changes whose time has come. Returns their exports.
@@ -249,15 +248,12 @@ impl Exporter {
 
     /// Returns when an export may change.
     fn ready(&self, key: &ResourceKey, config: DampingConfig, now: Instant) -> Instant {
-        let bucket = self.exports.get(key).copied();
-        let ready = bucket.map(|it| it.ready(OF_AN_EXPORT, config.interval));
-        ready.unwrap_or(now).max(now)
+        self.exports.get(key).map_or(now, |it| it.ready(OF_AN_EXPORT, config.interval).max(now))
     }
 
     /// Returns when any export of the host may change.
     fn host_ready(&self, config: DampingConfig) -> Instant {
-        let interval = config.interval / OF_A_HOST;
-        self.bucket.ready(config.exports, interval)
+        self.bucket.ready(config.exports, config.interval / OF_A_HOST)
     }
 
     /// Counts an export that has come. Returns true if there are more than ever before.
@@ -273,9 +269,7 @@ impl Exporter {
     }
 
     fn take_of(&mut self, key: &ResourceKey, config: DampingConfig, now: Instant) {
-        let bucket = self.exports.entry(key.clone());
-        let bucket = bucket.or_insert(Bucket::full(now));
-        bucket.take(now, config.interval);
+        self.exports.entry(key.clone()).or_insert(Bucket::full(now)).take(now, config.interval);
     }
 
     fn remove(&mut self, key: &ResourceKey) {

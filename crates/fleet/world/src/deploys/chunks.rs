@@ -43,9 +43,10 @@ impl World {
         for chunk in content.chunks(longest) {
             let hash = Hash::of(chunk);
             let key = self.chunk_key(hash);
-            match kept.contains(&hash) {
-                true => drop(self.update(&key, None, |_| Ok(Some(chunk.to_vec())))?),
-                false => self.put(&key, chunk)?,
+            if kept.contains(&hash) {
+                self.update(&key, None, |_| Ok(Some(chunk.to_vec())))?;
+            } else {
+                self.put(&key, chunk)?;
             }
             chunks.push(hash);
         }

@@ -19,8 +19,8 @@ impl Connection {
         if self.access.as_ref().is_none_or(is_allowed) {
             return Ok(());
         }
-        let what = what.escape_ascii();
-        let message = format!("{what}: the store's access control refuses it to this host");
+        let message =
+            format!("{}: the store's access control refuses it to this host", what.escape_ascii());
         Err(Error::new(ErrorKind::Denied, message))
     }
 

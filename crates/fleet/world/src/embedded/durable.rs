@@ -48,8 +48,8 @@ impl Durable {
 
     #[cfg(feature = "testing")]
     pub(crate) fn open_on(backend: impl redb::StorageBackend) -> Result<(Durable, Mvcc), Error> {
-        let database = Builder::new().create_with_backend(backend);
-        let database = database.map_err(|error| failed(error.into()))?;
+        let database =
+            Builder::new().create_with_backend(backend).map_err(|error| failed(error.into()))?;
         Durable { database, file: None, has_clock: false }.loaded()
     }
 
@@ -111,12 +111,13 @@ impl Durable {
 
     /// Writes that a lease is alive.
     pub(crate) fn note_alive(&self, lease: LeaseId) -> Result<(), Error> {
-        let note = || -> Result<(), redb::Error> {
-            let write = self.database.begin_write()?;
-            write.open_table(RENEWALS)?.insert(lease.0, now())?;
-            Ok(write.commit()?)
-        };
-        note().map_err(failed)
+        self.write_alive(lease).map_err(failed)
+    }
+
+    fn write_alive(&self, lease: LeaseId) -> Result<(), redb::Error> {
+        let write = self.database.begin_write()?;
+        write.open_table(RENEWALS)?.insert(lease.0, now())?;
+        Ok(write.commit()?)
     }
 
     /// Writes a batch, and returns when it is on the disk.

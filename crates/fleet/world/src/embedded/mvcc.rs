@@ -96,13 +96,14 @@ impl Mvcc {
         if revision < self.compacted {
             return Err(self.compacted_error(revision));
         }
-        let keys = self.keys.range(prefix.to_vec()..);
-        let keys = keys.take_while(|(key, _)| key.starts_with(prefix));
-        let at = keys.filter_map(|(_, versions)| {
-            let (_, entry) = versions.iter().rfind(|(at, _)| *at <= revision)?;
-            entry.as_deref().cloned()
-        });
-        Ok(Snapshot { revision, entries: at.collect() })
+        let entries = (self.keys.range(prefix.to_vec()..))
+            .take_while(|(key, _)| key.starts_with(prefix))
+            .filter_map(|(_, versions)| {
+                let (_, entry) = versions.iter().rfind(|(at, _)| *at <= revision)?;
+                entry.as_deref().cloned()
+            })
+            .collect();
+        Ok(Snapshot { revision, entries })
     }
 
     pub(crate) fn newest(&self, key: &[u8]) -> Option<&Entry> {

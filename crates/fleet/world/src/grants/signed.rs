@@ -24,12 +24,11 @@ impl GrantsKey {
     ///
     /// [`Invalid`](ErrorKind::Invalid) if the bytes are no public key, or a weak one.
     pub fn new(public_key: &[u8; 32]) -> Result<GrantsKey, Error> {
-        let key = VerifyingKey::from_bytes(public_key).ok();
-        let key = key.filter(|key| !key.is_weak()).ok_or_else(|| {
+        let key = VerifyingKey::from_bytes(public_key).ok().filter(|key| !key.is_weak());
+        key.map(GrantsKey).ok_or_else(|| {
             let text = "these bytes are no Ed25519 public key, or a weak one";
             Error::new(ErrorKind::Invalid, text)
-        })?;
-        Ok(GrantsKey(key))
+        })
     }
 
     /// Returns its bytes.

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use super::{Grants, GrantsCheck, GrantsError, GrantsKey, SeenGrants};
 use crate::watch::Decoded;
-use crate::{Change, Entry, Error, ErrorKind, Watch, WatchConfig, World};
+use crate::{Change, Error, ErrorKind, Watch, WatchConfig, World};
 
 impl World {
     /// Returns the signed list of grants as it is in the store, unverified; none if there is none.
@@ -74,11 +74,10 @@ impl World {
         config: WatchConfig,
     ) -> Result<Watch<(), Vec<u8>>, Error> {
         let own = self.keys.grants();
-        let decode = move |key: &[u8], entry: Option<&Entry>| match entry {
+        Watch::new(self, [own.clone()], config, move |key, entry| match entry {
             _ if key != own => Decoded::Other,
             None => Decoded::Gone(()),
             Some(entry) => Decoded::Value((), entry.value.clone()),
-        };
-        Watch::new(self, [self.keys.grants()], config, decode)
+        })
     }
 }

@@ -26,8 +26,7 @@ pub(super) fn acquire(
 ) -> Result<(LeaseId, Vec<u8>), Error> {
     let key = world.keys.of_host(world.host(), "session");
     let session = format!("{:032x}", fastrand::u128(..));
-    let owner = owner.to_owned();
-    let mark = Mark { owner, session };
+    let mark = Mark { owner: owner.to_owned(), session };
     let value = serde_json::to_vec(&mark)
         .map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))?;
     for _ in 0..ATTEMPTS {

@@ -48,8 +48,7 @@ impl Session {
                 if has_stopped.load(Ordering::SeqCst) {
                     return;
                 }
-                let ended = ended.or_else(|| session.status().ended);
-                if let Some(error) = ended {
+                if let Some(error) = ended.or_else(|| session.status().ended) {
                     on_event(SessionEvent::Ended(error));
                     return;
                 }
@@ -60,8 +59,9 @@ impl Session {
                 match led {
                     Ok(choice) => {
                         failure = None;
-                        let choice = choice.flatten();
-                        choice.into_iter().for_each(|it| on_event(SessionEvent::Chosen(it)));
+                        if let Some(choice) = choice.flatten() {
+                            on_event(SessionEvent::Chosen(choice));
+                        }
                     }
                     Err(error) => {
                         let why = Some(error.to_string());

@@ -97,11 +97,12 @@ impl Session {
         let mut exported = Exported::default();
         let asked = keys.clone();
         for _ in 0..ATTEMPTS {
-            let named = keys.iter().filter_map(|key| match &key.recipient {
-                Hosts::One(host) => Some(host.clone()),
-                Hosts::Any => None,
-            });
-            let named = named.collect();
+            let named = (keys.iter())
+                .filter_map(|key| match &key.recipient {
+                    Hosts::One(host) => Some(host.clone()),
+                    Hosts::Any => None,
+                })
+                .collect();
             let (recipients, entries) = self.0.world.own_entries(&named)?;
             state.recipients = recipients;
             let steps = self.steps(state, &entries, &keys, &mut exported);

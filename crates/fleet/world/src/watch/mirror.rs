@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::{Entry, Error, ErrorKind, KeyChange, ReadLimits, Revision};
+use crate::{Entry, Error, ErrorKind, KeyChange, LeaseId, ReadLimits, Revision};
 
 pub(super) type Entries = BTreeMap<Vec<u8>, Arc<Entry>>;
 
@@ -44,6 +44,14 @@ pub(crate) enum Content {
     Value,
     /// Its value and its lease.
     ValueAndLease,
+}
+
+impl Content {
+    fn of(self, entry: Option<&Entry>) -> Option<(&[u8], Option<LeaseId>, Revision)> {
+        let entry = entry?;
+        let lease = entry.lease.filter(|_| self == Content::ValueAndLease);
+        Some((&entry.value, lease, entry.created))
+    }
 }
 
 struct Unseen {
@@ -327,12 +335,12 @@ impl State {
         let before = std::mem::replace(&mut self.feeds[feed].entries, entries);
         let now = &self.feeds[feed].entries;
         let keys: BTreeSet<&Vec<u8>> = before.keys().chain(now.keys()).collect();
-        let differ = keys.into_iter().filter(|key| before.get(*key) != now.get(*key));
-        let differ: Vec<Vec<u8>> = differ.cloned().collect();
+        let differ: Vec<Vec<u8>> =
+            keys.into_iter().filter(|key| before.get(*key) != now.get(*key)).cloned().collect();
         let is_changed = !differ.is_empty();
         for key in differ {
-            let before = before.get(&key).cloned();
-            self.note(key, before, revision);
+            let was = before.get(&key).cloned();
+            self.note(key, was, revision);
         }
         Ok(is_changed)
     }
@@ -393,13 +401,8 @@ impl State {
         }
         while let Some((key, Unseen { before, revision })) = self.take_oldest() {
             let now = self.now(&key).cloned();
-            let lease = |it: &Entry| it.lease.filter(|_| self.content == Content::ValueAndLease);
-            let content = |it: &Option<Arc<Entry>>| {
-                let it = it.as_ref()?;
-                Some((it.value.clone(), lease(it), it.created))
-            };
             // Written again with the same value, or come and gone between two events.
-            if content(&before) != content(&now) {
+            if self.content.of(before.as_deref()) != self.content.of(now.as_deref()) {
                 return Some(Raw::Change { key, before, now, revision });
             }
         }
