@@ -261,7 +261,7 @@ impl StateFile {
         }
     }
 
-    /// Returns the id of [`State::world_id`]; none if no process has needed one.
+    /// Returns the id of the state in the world; none if no process has needed one.
     ///
     /// # Errors
     ///

@@ -60,7 +60,7 @@ pub(crate) fn partition(declared: Partition) -> Option<Duration> {
 }
 
 /// Returns what tells this agent from others that say they are the same host: the machine, and the
-/// random id of its [`State`](crate::state::State), as two machines made of one image have the same
+/// random id in its state directory, as two machines made of one image have the same
 /// machine id. A process that is started again is the same owner, and one process has the state at a
 /// time.
 pub fn owner(id: &str) -> String {

@@ -259,7 +259,7 @@ impl State {
     }
 }
 
-/// The settings of a [`State`](crate::State).
+/// The settings of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     pub(crate) workers: NonZeroUsize,

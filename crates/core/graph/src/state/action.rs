@@ -17,7 +17,7 @@ pub enum Verdict {
     InPlace,
     /// Something was changed, and now all is as declared.
     Changed,
-    /// Something is not as declared, and was left so because [`Context::apply`] is false.
+    /// Something is not as declared, and was left so because `Context::apply` is false.
     WouldChange,
 }
 
