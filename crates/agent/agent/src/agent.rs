@@ -71,6 +71,36 @@ impl Agent {
     pub fn parse(&self, name: &str, text: &str) -> Result<Declared> {
         let tables = TableNames::system()?;
         let file = File::parse_with(name, text.as_bytes(), &tables, &self.sections.names())?;
+        self.declare(name, file)
+    }
+
+    /// Takes what is desired as values instead of a text. Errors call it `name`.
+    ///
+    /// ```
+    /// # trueup_testkit::example();
+    /// # let blue = trueup_testkit::named_netns("blue");
+    /// # blue.ip(&["link", "set", "lo", "up"]);
+    /// # let state = std::env::temp_dir().join(format!("trueup-values-{}", std::process::id()));
+    /// use trueup_agent::{Agent, File};
+    /// use trueup_net::{Desired, NextHop, NextHops, Route};
+    ///
+    /// let out_of_lo = NextHops::One(NextHop::dev("lo".parse()?));
+    /// let routes = [Route::new("10.2.0.0/16".parse()?, out_of_lo)];
+    /// let file = File::default().with_desired(Desired::default().with_routes(routes));
+    ///
+    /// let agent = Agent::new(Some(&"blue".parse()?), Some(state.clone()))?;
+    /// let mut applied = agent.apply(&agent.declare("the routes of blue", file)?)?;
+    /// let report = applied.passed()?;
+    /// assert!(applied.is_converged_with(&report));
+    /// # assert!(blue.ip(&["route", "show", "10.2.0.0/16"]).contains("proto 116"));
+    /// # std::fs::remove_dir_all(state)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When a setting cannot be, such as a marker that is another program's.
+    pub fn declare(&self, name: &str, file: File) -> Result<Declared> {
         Declared::new(name.to_owned(), file, Duration::ZERO, &self.sections)
     }
 

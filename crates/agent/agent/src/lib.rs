@@ -43,7 +43,7 @@ pub use target::Target;
 pub use watch::event::{Event, FileChange, News};
 pub use watch::{Address, Config, Handle, Running, STOP_TIMEOUT, Watch, WorldStatus};
 
-pub use trueup_file::{Diagnostic, OwnElement};
+pub use trueup_file::{Diagnostic, File, OwnElement};
 pub use trueup_rtnl::Namespace;
 
 /// Reports, plans and graphs in words, and as JSON that is built while it is written.

@@ -1,7 +1,6 @@
 //! Collects what TOML or JSON hold, in the order of the file: settings, objects of each kind,
 //! sysctls.
 
-use std::collections::BTreeMap;
 
 use trueup_net::{Desired, NexthopMode};
 
@@ -10,7 +9,7 @@ use crate::file::File;
 use crate::file_keys::{self, NEXTHOPS, PROTOCOL, SYSCTL};
 use crate::graph::{Exec, ManagedFile};
 use crate::kinds;
-use crate::location::{Cursor, Locations};
+use crate::location::Cursor;
 use crate::section::{Elements, List, Opened, Section, own_sections};
 use crate::settings::{self, Settings};
 use crate::suggest::unknown;
@@ -227,13 +226,7 @@ impl<'a> Collector<'a> {
         let mut file = File {
             settings: self.settings,
             desired: Desired::default().with_nexthops(self.nexthops),
-            sysctl: None,
-            exports: None,
-            collects: None,
-            files: None,
-            execs: None,
-            own_sections: BTreeMap::new(),
-            locations: Locations::default(),
+            ..File::default()
         };
         for section in self.sections {
             section.declare(&mut file);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::de::DeserializeOwned;
-use trueup_net::Desired;
+use trueup_net::{Desired, setters};
 use trueup_sysctl as sysctl;
 use trueup_world::Collect;
 
@@ -14,7 +14,7 @@ use crate::settings::Settings;
 use crate::world::Export;
 
 /// A desired-state file: what it declares, and where.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct File {
     /// The settings, which hold for all of it.
@@ -37,6 +37,12 @@ pub struct File {
     /// The location of each object.
     pub locations: Locations,
 }
+
+setters! { impl File {
+    with_settings(settings: Settings);
+    with_desired(desired: Desired);
+    with_sysctl(sysctl: impl Into<Option<sysctl::Desired>>);
+} }
 
 /// An element of a section that another crate reads: see [`File::parse_with`].
 #[derive(Clone, Debug, PartialEq)]
