@@ -1,7 +1,6 @@
 //! Collects what TOML or JSON hold, in the order of the file: settings, objects of each kind,
 //! sysctls.
 
-
 use trueup_net::{Desired, NexthopMode};
 
 use crate::error::{Diagnostic, MAX_PROBLEMS};
