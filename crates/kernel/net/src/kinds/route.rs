@@ -579,7 +579,9 @@ impl ObjectKind for Route {
             NextHops::Many(hops) => hops.len() > 1 && !self.kind.is_reject(),
         };
         let is_of_family = self.scope.is_some() == (self.family() == Family::Inet);
-        has_hops && is_of_family && self.canonical_key() == self.key()
+        let has_metric = self.metric != 0 || self.family() == Family::Inet;
+        let has_from = self.from.is_none_or(|from| !from.is_default());
+        has_hops && is_of_family && has_metric && has_from
     }
 
     /// Of IPv4 routes on a key the first is used (`fib_table_lookup`); of IPv6 ones any.
