@@ -122,14 +122,14 @@ impl Action {
             Verb::Destroy => None,
             Verb::Other(_) => object,
             _ => {
-                let mut object = object.unwrap_or_default();
+                let mut after = object.unwrap_or_default();
                 for change in &self.changes {
-                    object.fields.insert(change.field.clone(), change.new.clone());
+                    after.fields.insert(change.field.clone(), change.new.clone());
                 }
                 if let Some(change) = &self.run_state {
-                    object.run_state = Some(change.new.clone());
+                    after.run_state = Some(change.new.clone());
                 }
-                Some(object)
+                Some(after)
             }
         }
     }

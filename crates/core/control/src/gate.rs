@@ -253,6 +253,23 @@ impl Approval {
         Approval { terms, signature }
     }
 
+    fn read(text: &str) -> Option<Approval> {
+        let bytes = bytes(text.strip_prefix(PREFIX)?)?;
+        let (hash, rest) = bytes.split_first_chunk::<32>()?;
+        let (journal, rest) = rest.split_first_chunk::<16>()?;
+        let (nonce, rest) = rest.split_first_chunk::<16>()?;
+        let (issued, rest) = rest.split_first_chunk::<8>()?;
+        let (expires, signature) = rest.split_first_chunk::<8>()?;
+        let terms = Terms {
+            hash: ActionHash(*hash),
+            journal: JournalId::from_bytes(*journal),
+            nonce: *nonce,
+            issued: time(u64::from_be_bytes(*issued))?,
+            expires: time(u64::from_be_bytes(*expires))?,
+        };
+        Some(Approval { terms, signature: signature.to_vec() })
+    }
+
     /// Returns what its approver says.
     pub fn terms(&self) -> &Terms {
         &self.terms
@@ -278,26 +295,10 @@ impl std::str::FromStr for Approval {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Approval, Error> {
-        let malformed = || {
+        Approval::read(text).ok_or_else(|| {
             let message = "this is no token: it begins with trueup2. and has hexadecimal digits";
             Error::new(ErrorKind::Malformed, message)
-        };
-        let digits = text.strip_prefix(PREFIX).ok_or_else(malformed)?;
-        let bytes = bytes(digits).ok_or_else(malformed)?;
-        let (hash, rest) = bytes.split_first_chunk::<32>().ok_or_else(malformed)?;
-        let (journal, rest) = rest.split_first_chunk::<16>().ok_or_else(malformed)?;
-        let (nonce, rest) = rest.split_first_chunk::<16>().ok_or_else(malformed)?;
-        let (issued, rest) = rest.split_first_chunk::<8>().ok_or_else(malformed)?;
-        let (expires, signature) = rest.split_first_chunk::<8>().ok_or_else(malformed)?;
-        let terms = Terms {
-            hash: ActionHash(*hash),
-            journal: JournalId::from_bytes(*journal),
-            nonce: *nonce,
-            issued: time(u64::from_be_bytes(*issued)).ok_or_else(malformed)?,
-            expires: time(u64::from_be_bytes(*expires)).ok_or_else(malformed)?,
-        };
-        let signature = signature.to_vec();
-        Ok(Approval { terms, signature })
+        })
     }
 }
 
@@ -313,11 +314,6 @@ impl std::str::FromStr for ActionHash {
 
 /// Reads hexadecimal digits: lower case only, so that a token has one text.
 fn bytes(digits: &str) -> Option<Vec<u8>> {
-    let digit = |digit: u8| match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        _ => None,
-    };
     if !digits.len().is_multiple_of(2) || digits.len() > 2 * (HEAD + MAX_SIGNATURE) {
         return None;
     }
@@ -325,17 +321,21 @@ fn bytes(digits: &str) -> Option<Vec<u8>> {
     pairs.map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?)).collect()
 }
 
-fn hex(bytes: &[u8]) -> String {
-    use fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+fn digit(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
+}
+
+fn write_hex(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
+    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
 }
 
 impl fmt::Display for ActionHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex(&self.0))
+        write_hex(f, &self.0)
     }
 }
 
@@ -348,8 +348,9 @@ impl fmt::Debug for ActionHash {
 /// Formats the token, to give it to the agent.
 impl fmt::Display for Approval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let head = self.terms.to_bytes();
-        write!(f, "{PREFIX}{}{}", hex(&head), hex(&self.signature))
+        f.write_str(PREFIX)?;
+        write_hex(f, &self.terms.to_bytes())?;
+        write_hex(f, &self.signature)
     }
 }
 

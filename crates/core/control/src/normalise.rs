@@ -33,12 +33,12 @@ impl Normalisers {
         field: impl Into<String>,
         normaliser: impl Fn(&str) -> String + Send + Sync + 'static,
     ) -> Normalisers {
-        let field = field.into();
-        let both: Normaliser = match self.by_field.remove(&field) {
+        let name = field.into();
+        let both: Normaliser = match self.by_field.remove(&name) {
             Some(first) => Arc::new(move |text| normaliser(&first(text))),
             None => Arc::new(normaliser),
         };
-        self.by_field.insert(field, both);
+        self.by_field.insert(name, both);
         self
     }
 
@@ -64,6 +64,14 @@ impl Normalisers {
     /// Returns true if two values of a field have the same canonical form.
     pub fn is_equal(&self, field: &str, a: &Value, b: &Value) -> bool {
         a == b || self.value(field, a) == self.value(field, b)
+    }
+
+    /// Returns true if both are none, or have the same canonical form.
+    pub(crate) fn is_same(&self, field: &str, a: Option<&Value>, b: Option<&Value>) -> bool {
+        match (a, b) {
+            (Some(a), Some(b)) => self.is_equal(field, a, b),
+            (a, b) => a.is_none() && b.is_none(),
+        }
     }
 }
 

@@ -124,9 +124,9 @@ fn update(
         ..Action::new(key, Verb::Configure)
     });
     let old = observed.run_state.as_ref();
-    let is_other = |new: &&_| !old.is_some_and(|old| normalisers.is_equal("run_state", old, new));
-    let new = desired.run_state.as_ref().filter(is_other);
-    let run_state = new.map(|new| Action {
+    let new = desired.run_state.as_ref();
+    let other = new.filter(|new| !normalisers.is_same("run_state", old, Some(new)));
+    let run_state = other.map(|new| Action {
         run_state: Some(Change::run_state(old.cloned(), new.clone())),
         reason: "the run state differs".to_owned(),
         ..Action::new(key, Verb::SetRunState)

@@ -160,8 +160,8 @@ impl Report {
             now.insert(key.clone(), Status::new(KIND, key, condition));
         }
         for (key, why) in &self.held_up {
-            let why = why.clone();
-            let status = Status::new(KIND, key, Condition::Pending { why });
+            let condition = Condition::Pending { why: why.clone() };
+            let status = Status::new(KIND, key, condition);
             now.entry(key.clone()).or_insert(status);
         }
         let mut statuses = BTreeMap::new();
@@ -200,15 +200,13 @@ pub(crate) fn op_key(key: &str) -> OpKey {
 
 impl reconcile::Report for Report {
     fn converged(&self) -> bool {
-        let has_failed = |op: &ControlOp| matches!(op.outcome, Outcome::Failed(_));
-        self.converged && !self.ops.iter().any(has_failed)
+        self.converged && !self.ops.iter().any(|op| matches!(op.outcome, Outcome::Failed(_)))
     }
 
     fn outcomes(&self, visit: &mut dyn FnMut(ReportedOp<'_>)) {
         for op in &self.ops {
             let outcome = op.outcome.classified(|failure| failure.class);
-            let key = || op_key(&op.action.key);
-            visit(ReportedOp::new(KIND, outcome, &key));
+            visit(ReportedOp::new(KIND, outcome, &|| op_key(&op.action.key)));
         }
     }
 
@@ -219,8 +217,7 @@ impl reconcile::Report for Report {
     }
 
     fn is_truncated(&self) -> bool {
-        let is_cut = |op: &ControlOp| op.outcome == Outcome::Pending(Pending::Cut);
-        self.ops.iter().any(is_cut)
+        self.ops.iter().any(|op| op.outcome == Outcome::Pending(Pending::Cut))
     }
 
     fn is_seen_whole(&self) -> bool {

@@ -78,15 +78,12 @@ impl Provider for WatchedFile {
 pub fn parse_json(bytes: &[u8]) -> Result<Objects, Error> {
     let objects: Unique<FileObject> = serde_json::from_slice(bytes)
         .map_err(|error| Error::new(ErrorKind::Provider, "not as expected").with_source(error))?;
-    let objects = objects.0.into_iter().map(|(key, object)| {
-        let fields = object.fields.0.into_iter();
-        let object = Object {
-            fields: fields.map(|(field, value)| (field, value.into())).collect(),
-            run_state: object.run_state.map(Value::new),
-        };
-        (key, object)
-    });
-    Ok(objects.collect())
+    let named =
+        objects.0.into_iter().map(|(key, FileObject { fields: Unique(by_name), run_state })| {
+            let fields = by_name.into_iter().map(|(field, value)| (field, value.into())).collect();
+            (key, Object { fields, run_state: run_state.map(Value::new) })
+        });
+    Ok(named.collect())
 }
 
 #[derive(Deserialize)]

@@ -164,9 +164,8 @@ impl Config {
 
     /// Checks all that can be checked without a connection, and that the files can be read.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        let invalid = |message: String| Err(Error::new(ErrorKind::Invalid, message));
         if self.endpoints.is_empty() {
-            return invalid("no endpoint of etcd is given: set `endpoints`".to_owned());
+            return invalid("no endpoint of etcd is given: set `endpoints`");
         }
         for endpoint in &self.endpoints {
             let (http, https) = ("http://", "https://");
@@ -176,21 +175,21 @@ impl Config {
                 ));
             }
             if endpoint.starts_with(https) != self.is_https() {
-                return invalid("endpoints: use http or https for all of them".to_owned());
+                return invalid("endpoints: use http or https for all of them");
             }
         }
         if self.is_https() && self.ca_file.is_none() {
-            return invalid("https endpoints: set `ca_file`".to_owned());
+            return invalid("https endpoints: set `ca_file`");
         }
         if !self.is_https() && (self.ca_file.is_some() || self.cert_file.is_some()) {
-            return invalid("certificates are set: use https endpoints".to_owned());
+            return invalid("certificates are set: use https endpoints");
         }
         if self.cert_file.is_some() != self.key_file.is_some() {
-            return invalid("set both `cert_file` and `key_file`, or neither".to_owned());
+            return invalid("set both `cert_file` and `key_file`, or neither");
         }
         let times = [self.timeout, self.connect_timeout, self.keep_alive, self.keep_alive_timeout];
         if times.contains(&Duration::ZERO) {
-            return invalid("times of a connection to etcd are longer than 0".to_owned());
+            return invalid("times of a connection to etcd are longer than 0");
         }
         if self.user.is_some() {
             self.check_password()?;
@@ -225,6 +224,10 @@ impl Config {
         }
         Ok(options)
     }
+}
+
+fn invalid(message: impl Into<String>) -> Result<(), Error> {
+    Err(Error::new(ErrorKind::Invalid, message))
 }
 
 /// The largest file that is read, in bytes.

@@ -29,7 +29,9 @@ pub(crate) enum Repeat {
 
 pub(crate) struct Endpoints {
     pub(crate) config: Config,
-    endpoints: Vec<Endpoint>,
+    /// The connected client of each endpoint, with its generation. Another one is made after each
+    /// failure of the connection, which reads password and certificates again.
+    clients: Vec<Mutex<Option<(u64, Client)>>>,
     current: AtomicUsize,
     /// The id of the cluster, of the first answer.
     cluster: OnceLock<u64>,
@@ -39,18 +41,10 @@ pub(crate) struct Endpoints {
     restorations: AtomicU64,
 }
 
-struct Endpoint {
-    url: String,
-    /// The connected client. Another one is made after each failure of the connection, which reads
-    /// password and certificates again.
-    client: Mutex<Option<(u64, Client)>>,
-}
-
 impl Endpoints {
     pub(crate) fn new(config: Config) -> Endpoints {
-        let endpoint = |url: &String| Endpoint { url: url.clone(), client: Mutex::new(None) };
         Endpoints {
-            endpoints: config.endpoints.iter().map(endpoint).collect(),
+            clients: config.endpoints.iter().map(|_| Mutex::default()).collect(),
             config,
             current: AtomicUsize::new(0),
             cluster: OnceLock::new(),
@@ -61,7 +55,7 @@ impl Endpoints {
 
     /// The index of the endpoint that calls go to.
     pub(crate) fn current(&self) -> usize {
-        self.current.load(Ordering::Relaxed) % self.endpoints.len()
+        self.current.load(Ordering::Relaxed) % self.clients.len()
     }
 
     /// When a call that begins now ends at the latest.
@@ -87,7 +81,7 @@ impl Endpoints {
             let index = self.current();
             let rest = deadline.saturating_duration_since(Instant::now());
             // Time is left for another endpoint, where the call can be repeated.
-            let is_last = is_write || failed + 1 >= self.endpoints.len();
+            let is_last = is_write || failed + 1 >= self.clients.len();
             let share = if is_last { rest } else { rest / 2 };
             let (generation, failure) = match self.attempt(index, share, &operation).await {
                 Ok(answer) => return Ok(answer),
@@ -118,7 +112,7 @@ impl Endpoints {
             self.go_on_from(index);
             failed += 1;
             let (is_over, is_round) =
-                (Instant::now() >= deadline, failed.is_multiple_of(self.endpoints.len()));
+                (Instant::now() >= deadline, failed.is_multiple_of(self.clients.len()));
             if failure.kind != ErrorKind::Replaced {
                 missing = Some((index, failure));
             } else if is_round {
@@ -165,8 +159,7 @@ impl Endpoints {
     /// Returns the client of an endpoint, and its generation.
     async fn client(&self, index: usize) -> Result<(u64, Client), Failure> {
         static GENERATIONS: AtomicUsize = AtomicUsize::new(1);
-        let endpoint = &self.endpoints[index];
-        let mut client = endpoint.client.lock().await;
+        let mut client = self.clients[index].lock().await;
         if let Some(client) = &*client {
             return Ok(client.clone());
         }
@@ -183,7 +176,7 @@ impl Endpoints {
         needs_leader: bool,
     ) -> Result<Client, Failure> {
         let options = self.config.options()?.with_require_leader(needs_leader);
-        let url = self.endpoints[index].url.as_str();
+        let url = self.url(index);
         // Without a user nothing is sent yet. With one a token is fetched, which may be repeated.
         timeout(self.config.timeout, Client::connect([url], Some(options)))
             .await
@@ -194,7 +187,7 @@ impl Endpoints {
     }
 
     async fn forget(&self, index: usize, generation: u64) {
-        let mut client = self.endpoints[index].client.lock().await;
+        let mut client = self.clients[index].lock().await;
         if client.as_ref().is_some_and(|client| client.0 == generation) {
             *client = None;
         }
@@ -202,13 +195,17 @@ impl Endpoints {
 
     /// Has the next calls go to the endpoint after this one, unless they go elsewhere already.
     pub(crate) fn go_on_from(&self, index: usize) {
-        let next = (index + 1) % self.endpoints.len();
+        let next = (index + 1) % self.clients.len();
         // Another call was first.
         let _ = self.current.compare_exchange(index, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     pub(crate) fn error(&self, index: usize, failure: Failure, is_write: bool) -> Error {
-        failure.into_error(&self.endpoints[index].url, is_write)
+        failure.into_error(self.url(index), is_write)
+    }
+
+    pub(crate) fn url(&self, index: usize) -> &str {
+        &self.config.endpoints[index]
     }
 
     /// Returns how often the store was found to have been restored from an older copy: it is at an
@@ -257,6 +254,6 @@ impl Endpoints {
 
 /// A revision of etcd's as one of ours.
 pub(crate) fn revision(revision: i64) -> Result<u64, Failure> {
-    let message = || Failure::void(ErrorKind::Store, format!("a revision of {revision}"));
-    u64::try_from(revision).map_err(|_| message())
+    u64::try_from(revision)
+        .map_err(|_| Failure::void(ErrorKind::Store, format!("a revision of {revision}")))
 }

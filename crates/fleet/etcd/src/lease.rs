@@ -85,24 +85,13 @@ impl Keepers {
                 Ok(Err(_)) | Err(_) => {}
             }
         }
-        let open = |client: Client| async move {
-            let restorations = endpoints.restorations(&client).await?;
-            if before.is_some_and(|before| before != restorations) {
-                return Err(of_restored(lease));
-            }
-            let (requests, answers) = client.lease_client().keep_alive(lease.0).await?;
-            // The client does not tell the time of the first answer.
-            let renewed = Keeper { requests, answers }.renew().await?;
-            Ok((renewed, restorations))
-        };
-        let (renewed, restorations) = match endpoints.call(Repeat::Safe, deadline, open).await {
-            Err(error) if error.kind() == ErrorKind::LeaseEnded => {
-                self.forget(lease);
-                return Err(error);
-            }
-            opened => opened?,
-        };
-        let (keeper, renewed) = renewed;
+        let opened = endpoints
+            .call(Repeat::Safe, deadline, |client| open(endpoints, client, lease, before))
+            .await;
+        if opened.as_ref().is_err_and(|error| error.kind() == ErrorKind::LeaseEnded) {
+            self.forget(lease);
+        }
+        let (keeper, renewed, restorations) = opened?;
         let mut inner = self.locked();
         inner.restorations.entry(lease).or_insert(restorations);
         inner.streams.insert(lease, keeper);
@@ -119,6 +108,24 @@ impl Keepers {
     fn locked(&self) -> std::sync::MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Renews a lease on a new stream. `before` says how often the store had been restored when it was
+/// renewed first. Returns how often it was by now, too.
+async fn open(
+    endpoints: &Endpoints,
+    client: Client,
+    lease: LeaseId,
+    before: Option<u64>,
+) -> Result<(Keeper, Renewed, u64), Failure> {
+    let restorations = endpoints.restorations(&client).await?;
+    if before.is_some_and(|before| before != restorations) {
+        return Err(of_restored(lease));
+    }
+    let (requests, answers) = client.lease_client().keep_alive(lease.0).await?;
+    // The client does not tell the time of the first answer.
+    let (keeper, renewed) = Keeper { requests, answers }.renew().await?;
+    Ok((keeper, renewed, restorations))
 }
 
 impl Keeper {

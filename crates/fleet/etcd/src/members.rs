@@ -51,9 +51,8 @@ pub(crate) async fn members(endpoints: Arc<Endpoints>) -> Result<Vec<StoreMember
                 statuses.insert(status.id, status);
             }
             Ok((index, Err(failure))) => {
-                let url = endpoints.config.endpoints[index].clone();
                 let error = endpoints.error(index, failure, false);
-                unreachable.insert(url, error.to_string());
+                unreachable.insert(endpoints.url(index).to_owned(), error.to_string());
                 last = Some(error);
             }
             // It was aborted or panicked: as if it had not answered.
@@ -75,9 +74,9 @@ pub(crate) async fn members(endpoints: Arc<Endpoints>) -> Result<Vec<StoreMember
                 member.faults = status.faults;
             } else {
                 let mut faults = member.endpoints.iter().filter_map(|url| unreachable.remove(url));
-                let unknown =
-                    || "not asked: no endpoint of the configuration is its own".to_owned();
-                member.faults = vec![faults.next().unwrap_or_else(unknown)];
+                member.faults = vec![faults.next().unwrap_or_else(|| {
+                    "not asked: no endpoint of the configuration is its own".to_owned()
+                })];
             }
             member
         })
@@ -96,10 +95,10 @@ async fn ask(
     let header = answer.header.unwrap_or_default();
     let id = header.member_id;
     // etcd repeats the alarms of all members at each.
-    let other = |fault: &String| fault.starts_with("memberID:") && !fault.contains(&id.to_string());
-    let mut faults = answer.errors;
-    faults.retain(|fault| !other(fault));
-    faults.truncate(MOST);
+    let own = id.to_string();
+    let faults = (answer.errors.iter())
+        .filter(|fault| !fault.starts_with("memberID:") || fault.contains(&own))
+        .take(MOST);
     let status = Status {
         id,
         client: client.clone(),
@@ -108,10 +107,10 @@ async fn ask(
         size: bytes(answer.db_size),
         size_in_use: bytes(answer.db_size_in_use),
         quota: bytes(answer.db_size_quota),
-        faults: faults.iter().map(|fault| cut(fault.trim()).to_owned()).collect(),
+        faults: faults.map(|fault| cut(fault.trim()).to_owned()).collect(),
     };
-    let answer = client.cluster_client().member_list().await?.0;
-    let member = |member: etcd_client::proto::PbMember| {
+    let list = client.cluster_client().member_list().await?.0;
+    let members = list.members.into_iter().take(MOST).map(|member| {
         let without_answer = StoreMember {
             name: cut(&member.name).to_owned(),
             endpoints: member.client_ur_ls.into_iter().take(MOST).collect(),
@@ -122,9 +121,8 @@ async fn ask(
             faults: Vec::new(),
         };
         (member.id, without_answer)
-    };
-    let members = answer.members.into_iter().take(MOST);
-    Ok((members.map(member).collect(), status))
+    });
+    Ok((members.collect(), status))
 }
 
 /// Bytes, as a status has them: a member that does not know a field says 0.
@@ -153,9 +151,9 @@ async fn compare(statuses: &mut HashMap<u64, Status>, end: Instant) {
     }
     let is_comparable =
         hashes.values().all(|it| it.1 == hashes.values().next().map_or(0, |it| it.1));
-    let count = |hash| hashes.values().filter(|it| **it == hash).count();
     for (id, hash) in &hashes {
-        let is_odd = count(*hash) * 2 <= hashes.len() && count(*hash) < hashes.len();
+        let count = hashes.values().filter(|it| *it == hash).count();
+        let is_odd = count * 2 <= hashes.len() && count < hashes.len();
         if let Some(status) = statuses.get_mut(id).filter(|_| is_odd && is_comparable) {
             status.faults.push(format!(
                 "its data differs from that of other members at revision {at}: remove it, and add \

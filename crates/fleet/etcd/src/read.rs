@@ -1,6 +1,8 @@
 //! Reads of ranges, and entries as etcd has them. What a member sends is checked: it decides neither
 //! how much is held, nor how long a read goes on.
 
+use std::sync::Arc;
+
 use etcd_client::proto::PbKeyValue;
 use etcd_client::{Client, GetOptions};
 use trueup_world::{Entry, ErrorKind, LeaseId, Revision, Snapshot};
@@ -16,18 +18,18 @@ const GROWN: usize = 12 << 20;
 
 /// Reads a range, in pages of one revision.
 pub(crate) async fn read(
-    endpoints: &Endpoints,
+    endpoints: Arc<Endpoints>,
     client: Client,
-    prefix: Vec<u8>,
+    prefix: Arc<[u8]>,
     mut at: i64,
 ) -> Result<Snapshot, Failure> {
     let config = &endpoints.config;
-    let mut client = client.kv_client().max_decoding_message_size(config.largest_answer());
+    let mut reads = client.kv_client().max_decoding_message_size(config.largest_answer());
     let end = range_end(&prefix);
     let what = format!("the list of {}", prefix.escape_ascii());
     let mut entries: Vec<Entry> = Vec::new();
     let mut bytes = 0;
-    let mut from = if prefix.is_empty() { vec![0] } else { prefix.clone() };
+    let mut from = first_key(&prefix);
     let (mut page, mut largest) = (PAGE, usize::MAX);
     loop {
         // The first page is linearisable, as etcd's default is; and so are the others, so that a
@@ -36,7 +38,7 @@ pub(crate) async fn read(
             .with_range(end.clone())
             .with_revision(at)
             .with_limit(i64::try_from(page).unwrap_or(i64::MAX));
-        let answer = match client.get(from.clone(), Some(options)).await {
+        let answer = match reads.get(from.clone(), Some(options)).await {
             Ok(answer) => answer.0,
             Err(error) => {
                 let failure = Failure::from(error);
@@ -59,7 +61,7 @@ pub(crate) async fn read(
         }
         let before = bytes;
         for kv in answer.kvs {
-            if kv.key < from || !kv.key.starts_with(&prefix) {
+            if kv.key < from || !kv.key.starts_with(&prefix[..]) {
                 return Err(Failure::broken(
                     "the answer to a read has a key twice, or one that was not asked for",
                 ));
@@ -81,6 +83,26 @@ pub(crate) async fn read(
         }
     }
     Ok(Snapshot { revision: Revision(revision(at)?), entries })
+}
+
+/// Reads one key.
+pub(crate) async fn read_key(
+    endpoints: Arc<Endpoints>,
+    client: Client,
+    key: Arc<[u8]>,
+) -> Result<Option<Entry>, Failure> {
+    let answer = client.kv_client().get(&*key, None).await?.0;
+    endpoints.check(answer.header.as_ref())?;
+    let found = answer.kvs.into_iter().next();
+    if found.as_ref().is_some_and(|kv| *kv.key != *key) {
+        return Err(Failure::broken("the answer to a read has another key"));
+    }
+    found.map(entry).transpose()
+}
+
+/// The first key of the range of keys that begin with a prefix: etcd has no empty one.
+pub(crate) fn first_key(prefix: &[u8]) -> Vec<u8> {
+    if prefix.is_empty() { vec![0] } else { prefix.to_vec() }
 }
 
 /// The end of the range of keys that begin with a prefix: the next key that does not. etcd's sign

@@ -22,13 +22,12 @@ impl Runtime {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel::<()>();
-        let body = move || {
+        let thread = thread::Builder::new().name("etcd".to_owned()).spawn(move || {
             // An error is the end of the sender, which says the same.
             let _ = runtime.block_on(stopped);
             // A look-up of a name may hang: it is not waited for.
             runtime.shutdown_background();
-        };
-        let thread = thread::Builder::new().name("etcd".to_owned()).spawn(body)?;
+        })?;
         Ok(Runtime { handle, stop: Some(stop), thread: Some(thread) })
     }
 

@@ -15,7 +15,7 @@ use crate::endpoints::{Endpoints, Repeat};
 use crate::failure::Failure;
 use crate::lease::Keepers;
 use crate::members::members;
-use crate::read::{entry, read};
+use crate::read::{read, read_key};
 use crate::runtime::Runtime;
 use crate::watch::EtcdWatch;
 
@@ -64,8 +64,10 @@ impl EtcdStore {
     {
         let endpoints = Arc::clone(&self.endpoints);
         self.runtime.run(endpoints.config.timeout, async move {
-            let operation = |client| operation(Arc::clone(&endpoints), client);
-            endpoints.call(repeat, endpoints.deadline(), operation).await
+            let deadline = endpoints.deadline();
+            endpoints
+                .call(repeat, deadline, |client| operation(Arc::clone(&endpoints), client))
+                .await
         })
     }
 }
@@ -84,48 +86,25 @@ impl Store for EtcdStore {
             Some(at) => signed(at)?,
             None => 0,
         };
-        let prefix = prefix.to_vec();
+        let prefix: Arc<[u8]> = prefix.into();
         self.call(Repeat::Safe, move |endpoints, client| {
-            let prefix = prefix.clone();
-            async move { read(&endpoints, client, prefix, at).await }
+            read(endpoints, client, Arc::clone(&prefix), at)
         })
     }
 
     fn read_key(&self, key: &[u8]) -> Result<Option<Entry>, Error> {
-        let key = key.to_vec();
+        let key: Arc<[u8]> = key.into();
         self.call(Repeat::Safe, move |endpoints, client| {
-            let key = key.clone();
-            async move {
-                let answer = client.kv_client().get(key.clone(), None).await?.0;
-                endpoints.check(answer.header.as_ref())?;
-                let found = answer.kvs.into_iter().next();
-                if found.as_ref().is_some_and(|kv| kv.key != key) {
-                    return Err(Failure::broken("the answer to a read has another key"));
-                }
-                found.map(entry).transpose()
-            }
+            read_key(endpoints, client, Arc::clone(&key))
         })
     }
 
     fn commit(&self, transaction: &Transaction) -> Result<Committed, Error> {
         transaction.check(self.limits())?;
-        let compares: Vec<_> =
-            (transaction.compares.iter()).map(compare).collect::<Result<_, _>>()?;
+        let compares = transaction.compares.iter().map(compare).collect::<Result<Vec<_>, _>>()?;
         let writes: Vec<_> = transaction.writes.iter().map(write).collect();
         let txn = Txn::new().when(compares).and_then(writes);
-        self.call(Repeat::Never, move |endpoints, client| {
-            let txn = txn.clone();
-            async move {
-                let answer = client.kv_client().txn(txn).await?;
-                // It has taken effect, whatever is wrong with the answer.
-                let made = endpoints
-                    .check(answer.0.header.as_ref())
-                    .map(Revision)
-                    .map_err(|failure| Failure { is_void: false, ..failure })?;
-                let is_written = answer.succeeded();
-                Ok(if is_written { Committed::Written(made) } else { Committed::Stale(made) })
-            }
-        })
+        self.call(Repeat::Never, move |endpoints, client| commit(endpoints, client, txn.clone()))
     }
 
     fn limits(&self) -> TransactionLimits {
@@ -180,6 +159,16 @@ impl Store for EtcdStore {
         let endpoints = Arc::clone(&self.endpoints);
         self.runtime.run(endpoints.config.timeout, members(endpoints))
     }
+}
+
+async fn commit(endpoints: Arc<Endpoints>, client: Client, txn: Txn) -> Result<Committed, Failure> {
+    let answer = client.kv_client().txn(txn).await?;
+    // It has taken effect, whatever is wrong with the answer.
+    let made = endpoints
+        .check(answer.0.header.as_ref())
+        .map(Revision)
+        .map_err(|failure| Failure { is_void: false, ..failure })?;
+    Ok(if answer.succeeded() { Committed::Written(made) } else { Committed::Stale(made) })
 }
 
 fn compare(compare: &Compare) -> Result<EtcdCompare, Error> {

@@ -13,7 +13,7 @@ use trueup_world::{Error, ErrorKind, Revision, StoreEvent, StoreWatch};
 
 use crate::endpoints::{Endpoints, Repeat};
 use crate::failure::Failure;
-use crate::read::range_end;
+use crate::read::{first_key, range_end};
 use crate::runtime::Runtime;
 use assembly::{Assembly, cancelled, size_of, tells_progress_in_order};
 
@@ -117,7 +117,7 @@ async fn create(
 ) -> Result<(WatchStream, bool), Failure> {
     // A read first. It is refused where the token is too old, which a watch would take for a lack
     // of permission; and it brings the member up to date.
-    let read = client.kv_client().get(some_key(prefix), None).await?.0;
+    let read = client.kv_client().get(first_key(prefix), None).await?.0;
     let newest = endpoints.check(read.header.as_ref())?;
     if newest < after.0 {
         let message = format!(
@@ -135,30 +135,15 @@ async fn create(
         .with_start_revision(start)
         .with_progress_notify()
         .with_fragment();
-    let key = some_key(prefix);
-    let mut stream = client.watch_client().watch(key, Some(options)).await?;
-    let Some(created) = stream.message().await? else {
-        return Err(Failure::broken("the watch was not created"));
+    let mut stream = client.watch_client().watch(first_key(prefix), Some(options)).await?;
+    match stream.message().await? {
+        Some(answer) if answer.0.canceled => return Err(cancelled(&answer.0)),
+        Some(answer) if answer.0.created => endpoints.check(answer.0.header.as_ref())?,
+        _ => return Err(Failure::broken("the watch was not created")),
     };
-    let created = created.0;
-    if created.canceled {
-        return Err(cancelled(&created));
-    }
-    if !created.created {
-        return Err(Failure::broken("the watch was not created"));
-    }
-    endpoints.check(created.header.as_ref())?;
     let version = client.maintenance_client().status().await;
     let is_ordered = version.is_ok_and(|status| tells_progress_in_order(status.version()));
     Ok((stream, is_ordered))
-}
-
-/// The first key of a range: etcd has no empty one.
-fn some_key(prefix: &[u8]) -> Vec<u8> {
-    match prefix {
-        [] => vec![0],
-        prefix => prefix.to_vec(),
-    }
 }
 
 /// Sends what a stream brings, until it ends or the reader is gone.

@@ -175,8 +175,7 @@ impl Acceptance {
             self.contests.insert(&id, route);
         }
         if is_judged {
-            let exported = exported.as_ref().map_err(String::clone);
-            let mut offer = Offer::new(id, resource, exported, &self.collects);
+            let mut offer = Offer::new(id, resource, exported.as_ref(), &self.collects);
             if let Some(dst) = denied {
                 offer.refuse(format!("{dst} is not granted to host {}", key.exporter));
             }
@@ -286,7 +285,6 @@ impl Acceptance {
 
     /// Returns all that is accepted and refused.
     pub fn accepted(&self) -> Accepted {
-        let dst = |id: &Id| self.offers.get(&id.key)?.dst;
         Accepted {
             routes: (self.owners.iter())
                 .filter_map(|(key, id)| Some((*key, (self.route(key)?.clone(), id.origin()))))
@@ -294,7 +292,7 @@ impl Acceptance {
             refused: (self.refused.iter())
                 .map(|(id, reason)| Refused {
                     origin: id.origin(),
-                    dst: dst(id),
+                    dst: self.offers.get(&id.key).and_then(|offer| offer.dst),
                     reason: reason.clone(),
                 })
                 .collect(),

@@ -22,7 +22,7 @@ pub use damping::DampingConfig;
 pub use state::Seen;
 use state::State;
 
-use crate::threads::{self, Running};
+use crate::threads::{self, Running, Stopped};
 use crate::watch::{Content, Feeds};
 use crate::{Error, Filter, Resource, ResourceKey, Revision, WatchConfig, World};
 
@@ -135,46 +135,7 @@ impl Collector {
         });
         let running = Running::default();
         let (followed, stopped) = (Arc::clone(&shared), running.stopped());
-        let run = move || {
-            let mut before = None;
-            while !stopped.get() {
-                let wait = followed.lock().wait(Instant::now());
-                feeds.mirror().wait(wait);
-                let mut state = followed.lock();
-                let event = feeds.mirror().next(Duration::ZERO);
-                let is_ended = event.is_err();
-                state.know_to(feeds.mirror().delivered());
-                let now = Instant::now();
-                let mut is_changed = match event {
-                    Ok(Some(event)) => {
-                        (followed.copy.event(event)).is_some_and(|event| state.apply(event, now))
-                    }
-                    Ok(None) => false,
-                    Err(error) => state.interrupt(SystemTime::now(), error, now),
-                };
-                is_changed |= state.settle(now);
-                let after = (
-                    state.is_withdrawn(now),
-                    state.liveness.incomplete_changes(),
-                    state.deletions.changes(),
-                    state.damped_hosts(),
-                );
-                if let Some(revision) = state.awaited() {
-                    feeds.mirror().want(revision);
-                }
-                drop(state);
-                // Also when time alone has changed something.
-                if is_changed || before.as_ref() != Some(&after) {
-                    hints.request_pass();
-                }
-                before = Some(after);
-                if is_ended {
-                    // No event comes any more; the policy goes on.
-                    thread::sleep(wait);
-                }
-            }
-        };
-        drop(threads::start("world-collect", run)?);
+        drop(threads::start("world-collect", move || followed.follow(&feeds, &stopped, &hints))?);
         Ok(Collector { shared, _running: running })
     }
 
@@ -185,6 +146,47 @@ impl Collector {
 }
 
 impl Shared {
+    /// Takes the events of the feeds in until it is stopped, and sends hints of what they change.
+    fn follow(&self, feeds: &Feeds, stopped: &Stopped, hints: &Hints) {
+        let (mirror, mut before) = (feeds.mirror(), None);
+        while !stopped.get() {
+            let wait = self.lock().wait(Instant::now());
+            mirror.wait(wait);
+            let mut state = self.lock();
+            let event = mirror.next(Duration::ZERO);
+            let is_ended = event.is_err();
+            state.know_to(mirror.delivered());
+            let now = Instant::now();
+            let mut is_changed = match event {
+                Ok(Some(event)) => {
+                    self.copy.event(event).is_some_and(|event| state.apply(event, now))
+                }
+                Ok(None) => false,
+                Err(error) => state.interrupt(SystemTime::now(), error, now),
+            };
+            is_changed |= state.settle(now);
+            let after = (
+                state.is_withdrawn(now),
+                state.liveness.incomplete_changes(),
+                state.deletions.changes(),
+                state.damped_hosts(),
+            );
+            if let Some(revision) = state.awaited() {
+                mirror.want(revision);
+            }
+            drop(state);
+            // Also when time alone has changed something.
+            if is_changed || before.as_ref() != Some(&after) {
+                hints.request_pass();
+            }
+            before = Some(after);
+            if is_ended {
+                // No event comes any more; the policy goes on.
+                thread::sleep(wait);
+            }
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

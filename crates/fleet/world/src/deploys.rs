@@ -205,12 +205,7 @@ impl World {
     ///
     /// [`Invalid`](ErrorKind::Invalid) if it is no such URI; as [`read_file`](Self::read_file).
     pub fn read_uri(&self, uri: &str) -> Result<Vec<u8>, Error> {
-        let parse = || {
-            let mut parts = uri.strip_prefix(SCHEME)?.splitn(3, '/');
-            let number: u64 = parts.next()?.parse().ok()?;
-            Some((number, parts.next()?.parse::<Hash>().ok()?, parts.next()?))
-        };
-        let (number, hash, path) = parse().ok_or_else(|| {
+        let (number, hash, path) = parse_uri(uri).ok_or_else(|| {
             let message = format!("{uri}: is not {SCHEME}<number>/<hash>/<path>");
             Error::new(ErrorKind::Invalid, message)
         })?;
@@ -253,6 +248,13 @@ impl World {
         let number = str::from_utf8(digits).ok()?.parse().ok()?;
         (self.deploy_key(number) == key).then_some(number)
     }
+}
+
+/// Returns the number and the hash of a deploy, and the path of a file in it.
+fn parse_uri(uri: &str) -> Option<(u64, Hash, &str)> {
+    let mut parts = uri.strip_prefix(SCHEME)?.splitn(3, '/');
+    let number: u64 = parts.next()?.parse().ok()?;
+    Some((number, parts.next()?.parse().ok()?, parts.next()?))
 }
 
 fn broken(number: u64, why: &str) -> Error {

@@ -155,9 +155,9 @@ impl State {
     fn renew(&mut self, lease: LeaseId) -> Result<Duration, Error> {
         let now = self.now();
         let ttl = self.mvcc.renew(lease, now)?;
-        let is_due = |at: &Duration| *at + ttl / durable::RENEWALS_IN_TTL <= now;
+        let renewed = self.renewals.get(&lease);
         if let Some(durable) = &self.durable
-            && self.renewals.get(&lease).is_none_or(is_due)
+            && renewed.is_none_or(|at| *at + ttl / durable::RENEWALS_IN_TTL <= now)
         {
             if let Some(error) = &self.broken {
                 return Err(error.clone());

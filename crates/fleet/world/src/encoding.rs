@@ -1,4 +1,6 @@
-//! The encoding of a part of a key: see [`crate::keys`].
+//! The encoding of a part of a key: see [`crate::keys`]; and hexadecimal digits.
+
+use std::fmt;
 
 use crate::{Error, ErrorKind};
 
@@ -33,8 +35,7 @@ pub(crate) fn decode(part: &[u8]) -> Option<Vec<u8>> {
     while let [first, behind @ ..] = rest {
         let (byte, behind) = match (first, behind) {
             (b'%', [high, low, behind @ ..]) => {
-                let digit = |byte| HEX.iter().position(|it| it == byte);
-                let byte = u8::try_from(digit(high)? << 4 | digit(low)?).ok()?;
+                let byte = digit(*high, b'A')? << 4 | digit(*low, b'A')?;
                 ((!is_plain(byte)).then_some(byte)?, behind)
             }
             (byte, behind) => (is_plain(*byte).then_some(*byte)?, behind),
@@ -43,6 +44,25 @@ pub(crate) fn decode(part: &[u8]) -> Option<Vec<u8>> {
         rest = behind;
     }
     (!decoded.is_empty()).then_some(decoded)
+}
+
+/// Returns the value of a hexadecimal digit; `ten` is the digit of ten, and says the case.
+fn digit(byte: u8, ten: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        _ => byte.checked_sub(ten).filter(|over| *over < 6).map(|over| over + 10),
+    }
+}
+
+/// Writes bytes as hexadecimal digits of lower case.
+pub(crate) fn write_hex(bytes: &[u8], to: &mut impl fmt::Write) -> fmt::Result {
+    bytes.iter().try_for_each(|byte| write!(to, "{byte:02x}"))
+}
+
+/// Reads hexadecimal digits of lower case, so that bytes have one text.
+pub(crate) fn read_hex(digits: &[u8]) -> Option<Vec<u8>> {
+    let pairs = digits.chunks(2);
+    pairs.map(|pair| Some(digit(pair[0], b'a')? << 4 | digit(*pair.get(1)?, b'a')?)).collect()
 }
 
 pub(crate) fn decode_text(part: &[u8]) -> Option<String> {

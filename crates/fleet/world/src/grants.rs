@@ -98,9 +98,10 @@ impl Grants {
     ) -> Result<Grants, GrantsError> {
         let record = Record::read(text)?;
         if record.begins.is_some() || record.ends.is_some() {
-            let message = "the list to sign has no `begins` and `ends`: leave them out, as the \
-                           signature adds them";
-            return Err(GrantsError::Malformed(message.to_owned()));
+            return Err(malformed(
+                "the list to sign has no `begins` and `ends`: leave them out, as the signature \
+                 adds them",
+            ));
         }
         let grants = Grants::new(record.serial, begins, lifetime)?;
         let prefixes = record.prefixes()?;
@@ -111,45 +112,42 @@ impl Grants {
     fn parse(text: &[u8]) -> Result<Grants, GrantsError> {
         let record = Record::read(text)?;
         let (Some(begins), Some(ends)) = (record.begins, record.ends) else {
-            let message = "a signed list has `begins` and `ends`";
-            return Err(GrantsError::Malformed(message.to_owned()));
+            return Err(malformed("a signed list has `begins` and `ends`"));
         };
         Grants { serial: record.serial, begins, ends, prefixes: record.prefixes()? }.checked()
     }
 
     /// Returns the text that is signed.
     fn to_text(&self) -> Result<String, GrantsError> {
-        let entry = |(host, prefixes): (&String, &BTreeSet<Prefix>)| Entry {
+        let grants = self.prefixes.iter().map(|(host, prefixes)| Entry {
             host: host.clone(),
             prefixes: prefixes.iter().map(ToString::to_string).collect(),
-        };
+        });
         let record = Record {
             serial: self.serial,
             begins: Some(self.begins),
             ends: Some(self.ends),
-            grants: self.prefixes.iter().map(entry).collect(),
+            grants: grants.collect(),
         };
-        let text = serde_json::to_string(&record);
-        text.map_err(|error| GrantsError::Malformed(error.to_string()))
+        serde_json::to_string(&record).map_err(malformed)
     }
 
     fn checked(self) -> Result<Grants, GrantsError> {
         let lifetime = Duration::from_secs(self.ends.saturating_sub(self.begins));
         if self.serial == 0 {
-            let message = "the serial number is 0: give one from 1 on, which rises with each list";
-            return Err(GrantsError::Malformed(message.to_owned()));
+            return Err(malformed(
+                "the serial number is 0: give one from 1 on, which rises with each list",
+            ));
         }
         if self.ends > LAST {
-            let message = "it is valid until after the year 9999: give an earlier time";
-            return Err(GrantsError::Malformed(message.to_owned()));
+            return Err(malformed("it is valid until after the year 9999: give an earlier time"));
         }
         if lifetime.is_zero() || lifetime > Grants::MAX_LIFETIME {
-            let message = format!(
+            return Err(malformed(format!(
                 "it is valid for {} s: give a list 1 s to {} days",
                 lifetime.as_secs(),
                 Grants::MAX_LIFETIME.as_secs() / 86_400
-            );
-            return Err(GrantsError::Malformed(message));
+            )));
         }
         Ok(self)
     }
@@ -186,15 +184,13 @@ impl Grants {
     ///
     /// [`Early`](GrantsError::Early), [`Expired`](GrantsError::Expired).
     pub fn check_time(&self, now: SystemTime) -> Result<(), GrantsError> {
-        let now = seconds(now);
-        match () {
-            () if now < self.begins => {
-                Err(GrantsError::Early { serial: self.serial, begins: self.begins() })
-            }
-            () if now >= self.ends => {
-                Err(GrantsError::Expired { serial: self.serial, ended: self.ends() })
-            }
-            () => Ok(()),
+        let (serial, now) = (self.serial, seconds(now));
+        if now < self.begins {
+            Err(GrantsError::Early { serial, begins: self.begins() })
+        } else if now >= self.ends {
+            Err(GrantsError::Expired { serial, ended: self.ends() })
+        } else {
+            Ok(())
         }
     }
 }
@@ -202,11 +198,9 @@ impl Grants {
 impl Record {
     fn read(text: &[u8]) -> Result<Record, GrantsError> {
         if text.len() > Grants::MAX_BYTES {
-            let message = format!("it is longer than {} bytes", Grants::MAX_BYTES);
-            return Err(GrantsError::Malformed(message));
+            return Err(malformed(format!("it is longer than {} bytes", Grants::MAX_BYTES)));
         }
-        let record = serde_json::from_slice(text);
-        record.map_err(|error| GrantsError::Malformed(error.to_string()))
+        serde_json::from_slice(text).map_err(malformed)
     }
 
     fn prefixes(&self) -> Result<BTreeMap<String, BTreeSet<Prefix>>, GrantsError> {
@@ -215,18 +209,22 @@ impl Record {
             // Without a wildcard: each host is named.
             if host.is_empty() || ["any", "*"].contains(&&**host) {
                 let message = format!("{host:?} is no name of a host: name each host");
-                return Err(GrantsError::Malformed(message));
+                return Err(malformed(message));
             }
             let of_host = all.entry(host.clone()).or_default();
             for text in prefixes {
                 let prefix = text.parse().map_err(|error| {
-                    GrantsError::Malformed(format!("the prefix {text:?} of host {host:?}: {error}"))
+                    malformed(format!("the prefix {text:?} of host {host:?}: {error}"))
                 })?;
                 of_host.insert(prefix);
             }
         }
         Ok(all)
     }
+}
+
+fn malformed(why: impl ToString) -> GrantsError {
+    GrantsError::Malformed(why.to_string())
 }
 
 fn seconds(time: SystemTime) -> u64 {

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::encoding::{read_hex, write_hex};
 use crate::{Error, ErrorKind};
 
 /// A SHA-256. In text and in serde it is 64 digits.
@@ -27,7 +28,7 @@ impl Hash {
 
 impl fmt::Display for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write_hex(&self.0, f)
     }
 }
 
@@ -55,17 +56,8 @@ impl FromStr for Hash {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Hash, Error> {
-        let parse = || {
-            let mut hash = [0; 32];
-            if text.len() != 64 || !text.bytes().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f')) {
-                return None;
-            }
-            for (byte, at) in hash.iter_mut().zip(0..) {
-                *byte = u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok()?;
-            }
-            Some(Hash(hash))
-        };
-        parse().ok_or_else(|| {
+        let hash = read_hex(text.as_bytes()).and_then(|bytes| bytes.try_into().ok());
+        hash.map(Hash).ok_or_else(|| {
             let message = format!("hash {text:?}: give 64 digits, 0 to 9 and a to f");
             Error::new(ErrorKind::Malformed, message)
         })

@@ -24,12 +24,12 @@ pub(crate) struct Keys {
 
 impl Keys {
     pub(crate) fn new(prefix: &str) -> Result<Keys, Error> {
-        let prefix = prefix.trim_end_matches('/');
-        if prefix.is_empty() || prefix.len() > LONGEST_PART {
-            let message = format!("prefix {prefix:?}: give one of 1 to {LONGEST_PART} bytes");
-            return Err(Error::new(ErrorKind::Invalid, message));
+        let keys = Keys { prefix: prefix.trim_end_matches('/').to_owned() };
+        if (1..=LONGEST_PART).contains(&keys.prefix.len()) {
+            return Ok(keys);
         }
-        Ok(Keys { prefix: prefix.to_owned() })
+        let message = format!("prefix {:?}: give one of 1 to {LONGEST_PART} bytes", keys.prefix);
+        Err(Error::new(ErrorKind::Invalid, message))
     }
 
     /// A key of fixed words, and of parts that are encoded.
@@ -72,22 +72,23 @@ impl Keys {
     }
 
     pub(crate) fn parse_resource(&self, key: &[u8]) -> Result<ResourceKey, Error> {
-        let parse = || {
-            let parts = self.parts(key, "resources/")?;
-            let [recipient, exporter, kind, name] = parts[..] else {
-                return None;
-            };
-            Some(ResourceKey {
-                recipient: match recipient {
-                    b"*" => Hosts::Any,
-                    host => Hosts::One(decode_text(host)?),
-                },
-                exporter: decode_text(exporter)?,
-                kind: decode_text(kind)?,
-                name: decode(name)?,
-            })
+        self.resource_key(key).ok_or_else(|| malformed(key, "a resource's"))
+    }
+
+    fn resource_key(&self, key: &[u8]) -> Option<ResourceKey> {
+        let parts = self.parts(key, "resources/")?;
+        let [recipient, exporter, kind, name] = parts[..] else {
+            return None;
         };
-        parse().ok_or_else(|| malformed(key, "a resource's"))
+        Some(ResourceKey {
+            recipient: match recipient {
+                b"*" => Hosts::Any,
+                host => Hosts::One(decode_text(host)?),
+            },
+            exporter: decode_text(exporter)?,
+            kind: decode_text(kind)?,
+            name: decode(name)?,
+        })
     }
 
     pub(crate) fn recipients(&self, host: &str) -> Vec<u8> {
@@ -124,14 +125,17 @@ impl Keys {
 
     /// The host, the word, and the name of a key of a host, if it has one.
     pub(crate) fn parse_host(&self, key: &[u8]) -> Result<(String, String, Option<String>), Error> {
-        let parse = || match self.parts(key, "hosts/")?[..] {
+        self.host_key(key).ok_or_else(|| malformed(key, "a host's"))
+    }
+
+    fn host_key(&self, key: &[u8]) -> Option<(String, String, Option<String>)> {
+        match self.parts(key, "hosts/")?[..] {
             [host, word] => Some((decode_text(host)?, decode_text(word)?, None)),
             [host, word, name] => {
                 Some((decode_text(host)?, decode_text(word)?, Some(decode_text(name)?)))
             }
             _ => None,
-        };
-        parse().ok_or_else(|| malformed(key, "a host's"))
+        }
     }
 
     /// A key that all hosts write: of the `strings`, `leaders`, `choices`.
@@ -209,27 +213,25 @@ impl Access {
     /// [`Invalid`](crate::ErrorKind::Invalid) for an empty prefix, or one that is too long.
     pub fn of_host(prefix: &str, host: &str, recipients: &[String]) -> Result<Access, Error> {
         let keys = Keys::new(prefix)?;
-        let any = Hosts::Any;
-        let below = |words: &[Part<'_>]| keys.below(words);
-        let shared = below(&[Part::Word("shared")]);
-        let private = below(&[Part::Word("private"), name(host)]);
-        let to = |recipient: &Hosts| keys.resources_of(recipient, host);
-        let named = recipients.iter().map(|it| to(&Hosts::One(it.clone())));
-        let named: Vec<Vec<u8>> = named.collect();
-        let own = below(&[Part::Word("hosts"), name(host)]);
+        let shared = keys.below(&[Part::Word("shared")]);
+        let private = keys.below(&[Part::Word("private"), name(host)]);
+        let own = keys.below(&[Part::Word("hosts"), name(host)]);
         let mut access = Access {
             read: vec![
                 shared.clone(),
-                below(&[Part::Word("cluster")]),
+                keys.below(&[Part::Word("cluster")]),
                 keys.hosts(),
                 private.clone(),
-                keys.resources_for(&any),
+                keys.resources_for(&Hosts::Any),
                 keys.resources_for(&Hosts::One(host.to_owned())),
             ],
-            write: vec![shared, own, private, to(&any)],
+            write: vec![shared, own, private, keys.resources_of(&Hosts::Any, host)],
         };
-        access.read.extend_from_slice(&named);
-        access.write.extend(named);
+        for recipient in recipients {
+            let to = keys.resources_of(&Hosts::One(recipient.clone()), host);
+            access.read.push(to.clone());
+            access.write.push(to);
+        }
         Ok(access)
     }
 

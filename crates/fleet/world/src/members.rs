@@ -90,8 +90,8 @@ impl World {
 }
 
 fn number(entry: &Entry) -> Result<u64, Error> {
-    let parse = || str::from_utf8(&entry.value).ok()?.parse().ok();
-    parse().ok_or_else(|| {
+    let text = str::from_utf8(&entry.value).ok();
+    text.and_then(|text| text.parse().ok()).ok_or_else(|| {
         let message = format!("{}: the value is no number", entry.key.escape_ascii());
         Error::new(ErrorKind::Malformed, message)
     })

@@ -63,16 +63,18 @@ impl Choice {
         while next.hosts.len() > schedule.count {
             next.hosts.pop_last();
         }
-        let free = offers.iter().filter(|host| !next.hosts.contains(*host));
-        let mut free: Vec<&String> = free.collect();
+        let mut free: Vec<&String> =
+            offers.iter().filter(|host| !next.hosts.contains(*host)).collect();
         match schedule.strategy {
             Strategy::RoundRobin => {
                 let last = self.last.as_ref();
                 free.sort_by_key(|host| (last.is_some_and(|last| *host <= last), *host));
             }
             Strategy::Rendezvous => {
-                let weight = |host: &str| Hash::of(format!("{name}\0{host}").as_bytes()).number();
-                free.sort_by_key(|host| std::cmp::Reverse((weight(host), *host)));
+                free.sort_by_key(|host| {
+                    let weight = Hash::of(format!("{name}\0{host}").as_bytes()).number();
+                    std::cmp::Reverse((weight, *host))
+                });
             }
         }
         for host in free.into_iter().take(schedule.count - next.hosts.len()) {

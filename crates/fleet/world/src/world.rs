@@ -114,8 +114,10 @@ impl World {
             }
         }
         Err(is_unknown.unwrap_or_else(|| {
-            let key = key.escape_ascii();
-            let message = format!("{key}: other writers were first {ATTEMPTS} times; try again");
+            let message = format!(
+                "{}: other writers were first {ATTEMPTS} times; try again",
+                key.escape_ascii()
+            );
             Error::new(ErrorKind::Conflict, message)
         }))
     }
@@ -147,9 +149,8 @@ pub(crate) fn fence(key: &[u8], entry: Option<&Entry>) -> Compare {
 }
 
 pub(crate) fn write(key: &[u8], value: Option<Vec<u8>>, lease: Option<LeaseId>) -> Write {
-    let key = key.to_vec();
     match value {
-        Some(value) => Write::Put { key, value, lease },
-        None => Write::Delete(key),
+        Some(value) => Write::Put { key: key.to_vec(), value, lease },
+        None => Write::Delete(key.to_vec()),
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime};
 
 use trueup_journal::{Execution, Refusal};
 
-use super::flight::{Answer, Flight, Phase};
+use super::flight::{Answer, Phase};
 use super::shared::{Shared, clipped, guarded, is_task_id};
 use super::trace;
 use crate::record::Record;
@@ -18,12 +18,10 @@ impl<B: Backend> Shared<B> {
     /// for its answers no longer than for those to a start. A lane in which it has not answered an
     /// earlier call yet is not asked.
     pub(super) fn ask_all(self: &Arc<Self>) {
-        let flights: Vec<(String, bool)> = {
-            let state = self.state();
-            let flights = state.flights.iter();
-            let is_busy = |flight: &Flight| flight.is_asked || flight.phase == Phase::Starting;
-            flights.map(|(key, flight)| (key.clone(), is_busy(flight))).collect()
-        };
+        // The backend is asked for lanes without the lock.
+        let flights: Vec<(String, bool)> = (self.state().flights.iter())
+            .map(|(key, flight)| (key.clone(), flight.is_asked || flight.phase == Phase::Starting))
+            .collect();
         let (mut lanes, mut busy) = (BTreeMap::<String, Vec<String>>::new(), BTreeSet::new());
         for (key, is_busy) in flights {
             let lane = self.lane(&key);
@@ -41,14 +39,14 @@ impl<B: Backend> Shared<B> {
                 continue;
             }
             let (shared, is_late) = (Arc::clone(self), Arc::clone(&is_late));
-            let job = move || {
+            let submitted = self.queue.submit(lane, move || {
                 keys.iter().for_each(|key| shared.ask(key));
                 if is_late.load(Ordering::Relaxed) {
                     shared.request_pass();
                 }
-            };
+            });
             // Refused, it is asked in the next pass.
-            tickets.extend(self.queue.submit(lane, job).ok());
+            tickets.extend(submitted.ok());
         }
         let until = Instant::now() + self.config.start_wait;
         for ticket in tickets {
@@ -62,14 +60,15 @@ impl<B: Backend> Shared<B> {
     /// Asks the backend about the operation in flight on an object. Its answer stays with the
     /// operation until the object was read.
     pub(super) fn ask(&self, key: &str) {
-        let set_asked = |is_asked| {
-            if let Some(flight) = self.state().flights.get_mut(key) {
-                flight.is_asked = is_asked;
-            }
-        };
-        set_asked(true);
+        self.set_asked(key, true);
         self.ask_backend(key);
-        set_asked(false);
+        self.set_asked(key, false);
+    }
+
+    fn set_asked(&self, key: &str, is_asked: bool) {
+        if let Some(flight) = self.state().flights.get_mut(key) {
+            flight.is_asked = is_asked;
+        }
     }
 
     fn ask_backend(&self, key: &str) {

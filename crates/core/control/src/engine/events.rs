@@ -27,13 +27,10 @@ impl Events {
                 Subscribed::Failed(error) => return Err(error),
             }
         }
-        let descriptors = parts.iter().filter_map(|part| part.descriptor());
-        let descriptors: Vec<BorrowedFd<'_>> = descriptors.collect();
-        let epoll = match descriptors.len() {
-            0 | 1 => Ok(None),
-            _ => join(&descriptors).map(Some),
-        };
-        let epoll = epoll.map_err(|error| {
+        let descriptors: Vec<BorrowedFd<'_>> =
+            parts.iter().filter_map(|part| part.descriptor()).collect();
+        let joined = (descriptors.len() > 1).then(|| join(&descriptors)).transpose();
+        let epoll = joined.map_err(|error| {
             let message = "the descriptors of provider and backend cannot be joined";
             Error::new(ErrorKind::Backend, message).with_source(error)
         })?;

@@ -66,9 +66,8 @@ impl<B: Backend> Shared<B> {
             let message = format!("{} could not be read: {why}", action.key);
             return Err(Error::new(ErrorKind::Backend, message));
         }
-        let observed = observed.objects;
-        action.fill_in_old(observed.get(&action.key));
-        let (approval, request) = match self.needs_approval(&action, &observed)? {
+        action.fill_in_old(observed.objects.get(&action.key));
+        let (approval, request) = match self.needs_approval(&action, &observed.objects)? {
             None => (None, None),
             Some(request) => {
                 let now = self.approval_time()?;

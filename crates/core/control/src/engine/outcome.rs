@@ -191,14 +191,9 @@ fn effect(action: &Action, observed: Option<&Object>, normalisers: &Normalisers)
             "run_state" => object.run_state.as_ref(),
             field => object.fields.get(field),
         };
-        let is = |value| match (now, value) {
-            (Some(now), Some(value)) => normalisers.is_equal(&change.field, now, value),
-            (None, None) => true,
-            _ => false,
-        };
         compared = true;
-        is_new &= is(Some(&change.new));
-        is_old &= is(change.old.as_ref());
+        is_new &= normalisers.is_same(&change.field, now, Some(&change.new));
+        is_old &= normalisers.is_same(&change.field, now, change.old.as_ref());
     }
     match (compared, is_new, is_old) {
         (true, true, false) => Effect::Happened,

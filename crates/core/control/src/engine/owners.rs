@@ -46,15 +46,12 @@ impl<B: Backend> Pass<'_, B> {
             let claim = if is_created { Claim::Ours(CREATED.to_vec()) } else { Claim::NotOurs };
             outcomes.insert(bytes, claim);
         }
-        let gone = |bytes: &Vec<u8>| {
-            let key = str::from_utf8(bytes);
-            key.is_ok_and(|key| {
-                let is_there = observed.objects.contains_key(key);
-                !is_there && !unread.contains(bytes) && !state.flights.contains_key(key)
-            })
-        };
         for bytes in owned.into_keys() {
-            if gone(&bytes) {
+            let is_gone = str::from_utf8(&bytes).is_ok_and(|key| {
+                let is_there = observed.objects.contains_key(key);
+                !is_there && !unread.contains(&bytes) && !state.flights.contains_key(key)
+            });
+            if is_gone {
                 outcomes.insert(bytes, Claim::NotOurs);
             }
         }

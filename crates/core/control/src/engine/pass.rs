@@ -105,9 +105,8 @@ impl<B: Backend> Pass<'_, B> {
         let config = &self.shared.config;
         let mut plan = plan(desired, &observed.objects, owned, &config.normalisers, config.policy);
         if !observed.unread.is_empty() {
-            let is_read = |key: &str| self.shared.unread(observed, key).is_none();
-            plan.actions.retain(|action| is_read(&action.key));
-            plan.missing.retain(|key| is_read(key));
+            plan.actions.retain(|action| self.shared.unread(observed, &action.key).is_none());
+            plan.missing.retain(|key| self.shared.unread(observed, key).is_none());
         }
         plan
     }
@@ -221,7 +220,7 @@ impl<B: Backend> Pass<'_, B> {
         let mut ready: Vec<Ready> = Vec::new();
         let mut waiting = Vec::new();
         let in_flight: BTreeSet<String> = shared.state().flights.keys().cloned().collect();
-        for action in actions {
+        'actions: for action in actions {
             if in_flight.contains(&action.key) || ops.has_failed(&action.key) {
                 // The op of what is in flight, or has ended, stands for the object.
                 continue;
@@ -231,50 +230,45 @@ impl<B: Backend> Pass<'_, B> {
                 Some(_) => shared.last_failure(&action.key)?,
                 None => None,
             };
-            let pend = |action, pending| ops.pend_retry(action, pending, failed_before);
-            let pending = if ready.last().is_some_and(|(first, _)| first.key == action.key)
-                || waiting.last().is_some_and(|it: &ApprovalRequest| it.action.key == action.key)
-            {
-                Wait::After.into()
-            } else {
+            let pending: Pending = 'waits: {
+                if ready.last().is_some_and(|(first, _)| first.key == action.key)
+                    || waiting
+                        .last()
+                        .is_some_and(|it: &ApprovalRequest| it.action.key == action.key)
+                {
+                    break 'waits Wait::After.into();
+                }
                 let object = observed.get(&action.key);
-                let approval = match shared.class(&action, object) {
-                    Class::Benign => None,
-                    // It can be approved while it waits for its backoff, too.
-                    Class::Destructive => {
-                        let hash = shared.config.gate.hash(&action, object);
-                        let journal = shared.journal_id()?;
-                        waiting.push(ApprovalRequest::new(hash, journal, action.clone()));
-                        let approvals = &shared.state().approvals;
-                        match approvals.find(hash, approval_time) {
-                            Some(approval) => Some(approval),
-                            None => {
-                                let refused = approvals.refused(hash);
-                                pend(action, Wait::Approval { hash, refused }.into());
-                                continue;
-                            }
-                        }
+                let mut approval = None;
+                // It can be approved while it waits for its backoff, too.
+                if shared.class(&action, object) == Class::Destructive {
+                    let hash = shared.config.gate.hash(&action, object);
+                    let journal = shared.journal_id()?;
+                    waiting.push(ApprovalRequest::new(hash, journal, action.clone()));
+                    let approvals = &shared.state().approvals;
+                    approval = approvals.find(hash, approval_time);
+                    if approval.is_none() {
+                        let refused = approvals.refused(hash);
+                        break 'waits Wait::Approval { hash, refused }.into();
                     }
-                };
+                }
                 if let Some(backoff) = backoff.filter(|backoff| backoff.next > now) {
-                    pend(action, Wait::Retry(backoff.next).into());
-                    continue;
+                    break 'waits Wait::Retry(backoff.next).into();
                 }
                 // The loop puts off what it may try and what is not tried, such as an action that
                 // waited for its approval.
-                let backoff = self.limits.backoff(op_key(&action.key));
-                if let Some(left) = backoff.filter(|_| approval.is_none()) {
-                    pend(action, Pending::Backoff(left));
-                    continue;
+                let put_off = self.limits.backoff(op_key(&action.key));
+                if let Some(left) = put_off.filter(|_| approval.is_none()) {
+                    break 'waits Pending::Backoff(left);
                 }
                 let is_cut = ready.len() as u64 >= self.limits.ops();
                 if !is_cut && self.limits.should_continue() {
                     ready.push((action, approval));
-                    continue;
+                    continue 'actions;
                 }
                 Pending::Cut
             };
-            pend(action, pending);
+            ops.pend_retry(action, pending, failed_before);
         }
         shared.state().approvals.set_waiting(waiting, approval_time);
         Ok(ready)
@@ -290,16 +284,14 @@ impl<B: Backend> Pass<'_, B> {
         for (action, approval) in ready {
             let (shared, it) = (Arc::clone(self.shared), (action.clone(), approval.clone()));
             let is_late = Arc::clone(&is_late);
-            let job = move || {
+            let ticket = self.shared.queue.submit(self.shared.lane(&action.key), move || {
                 let outcome = shared.start(it.0, it.1.as_ref(), None);
                 if is_late.load(Ordering::Relaxed) {
                     shared.request_pass();
                 }
                 outcome
-            };
-            let lane = self.shared.lane(&action.key);
-            let ticket = self.shared.queue.submit(lane, job).ok();
-            tickets.push(((action, approval), ticket));
+            });
+            tickets.push(((action, approval), ticket.ok()));
         }
         let until = Instant::now() + self.shared.config.start_wait;
         for ((action, approval), ticket) in tickets {

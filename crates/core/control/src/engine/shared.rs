@@ -166,8 +166,8 @@ impl<B: Backend> Shared<B> {
         if now.duration_since(recorded).is_ok_and(|since| since >= TIME_STEP) {
             nonces.note_time(now).map_err(Error::journal)?;
         }
-        let latest = millis(now.max(recorded));
-        let latest = latest.max(self.latest.fetch_max(latest, Ordering::Relaxed));
+        let seen = millis(now.max(recorded));
+        let latest = seen.max(self.latest.fetch_max(seen, Ordering::Relaxed));
         Ok(SystemTime::UNIX_EPOCH + Duration::from_millis(latest))
     }
 
@@ -188,8 +188,7 @@ impl<B: Backend> Shared<B> {
 
     /// Observes all objects. What is said to be unread is not among those that were read.
     pub(super) fn observe(&self) -> Result<Observed, Error> {
-        let observed = guarded("the backend", || self.backend.observe());
-        let mut observed = observed.and_then(|observed| observed)?;
+        let mut observed = guarded("the backend", || self.backend.observe()).flatten()?;
         if !observed.unread.is_empty() {
             let mut objects = std::mem::take(&mut observed.objects);
             objects.retain(|key, _| self.unread(&observed, key).is_none());

@@ -199,13 +199,16 @@ pub(super) fn cancelled(response: &PbWatchResponse) -> Failure {
 
 /// A change and the revision that made it.
 fn change(event: PbEvent) -> Result<(u64, KeyChange), Failure> {
-    let unknown = |what: &str| Failure::void(ErrorKind::Store, format!("a watch event {what}"));
-    let kv = event.kv.ok_or_else(|| unknown("without a key"))?;
+    let kv =
+        event.kv.ok_or_else(|| Failure::void(ErrorKind::Store, "a watch event without a key"))?;
     let made_by = revision(kv.mod_revision)?;
     match EventType::try_from(event.r#type) {
         Ok(EventType::Put) => Ok((made_by, KeyChange::Put(entry(kv)?))),
         Ok(EventType::Delete) => Ok((made_by, KeyChange::Deleted(kv.key))),
-        Err(_) => Err(unknown(&format!("of type {}", event.r#type))),
+        Err(_) => {
+            let message = format!("a watch event of type {}", event.r#type);
+            Err(Failure::void(ErrorKind::Store, message))
+        }
     }
 }
 

@@ -69,7 +69,7 @@ impl Offer {
     pub(super) fn new(
         id: Arc<Id>,
         resource: &Resource,
-        exported: Result<&Route<IfName>, String>,
+        exported: Result<&Route<IfName>, &String>,
         collects: &[Collect],
     ) -> Offer {
         let mut offer = Offer {
@@ -82,7 +82,7 @@ impl Offer {
             taken: BTreeSet::new(),
         };
         match exported {
-            Err(error) => offer.error = Some(error),
+            Err(error) => offer.error = Some(error.clone()),
             Ok(exported) => {
                 offer.dst = Some(exported.dst);
                 offer.routes = (collects.iter().enumerate())

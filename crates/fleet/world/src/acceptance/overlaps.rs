@@ -58,9 +58,11 @@ impl Overlaps {
     }
 
     pub(super) fn all(&self, owners: &Owners) -> Vec<Overlap> {
-        let side = |key: &RouteKey| Some((key.dst, owners.get(key)?.origin()));
         (self.found.iter())
-            .filter_map(|(inner, outer)| Some(Overlap { outer: side(outer)?, inner: side(inner)? }))
+            .filter_map(|(inner, outer)| {
+                let (of, within) = (owners.get(outer)?.origin(), owners.get(inner)?.origin());
+                Some(Overlap { outer: (outer.dst, of), inner: (inner.dst, within) })
+            })
             .collect()
     }
 
@@ -70,16 +72,16 @@ impl Overlaps {
         let exporter = &owners.get(key)?.key.exporter;
         let is_anothers =
             |outer: &&RouteKey| owners.get(*outer).is_some_and(|it| it.key.exporter != *exporter);
-        let behind = (self.by_prefix.get(&(key.table, key.dst)).into_iter().flatten())
+        (self.by_prefix.get(&(key.table, key.dst)).into_iter().flatten())
             .filter(|other| other.metric > key.metric)
-            .find(is_anothers);
-        let around = || {
-            (0..key.dst.len()).rev().find_map(|len| {
-                let network = IpNetwork::new(key.dst.address(), len).ok()?;
-                let at = (key.table, Prefix::containing(network));
-                self.by_prefix.get(&at)?.iter().rev().find(is_anothers)
+            .find(is_anothers)
+            .or_else(|| {
+                (0..key.dst.len()).rev().find_map(|len| {
+                    let network = IpNetwork::new(key.dst.address(), len).ok()?;
+                    let at = (key.table, Prefix::containing(network));
+                    self.by_prefix.get(&at)?.iter().rev().find(is_anothers)
+                })
             })
-        };
-        behind.or_else(around).copied()
+            .copied()
     }
 }

@@ -58,10 +58,10 @@ impl Copy {
     fn view(&self, revision: Revision, entries: &[Arc<Entry>], before: Option<Before>) -> View {
         let mut view = View { revision, ..View::default() };
         let is_first = before.is_none();
-        let mut before = before.unwrap_or_default();
+        let mut differ = before.unwrap_or_default();
         for entry in entries {
             match self.id(&entry.key) {
-                Some(Id::Export(key)) => match before.remove(&entry.key) {
+                Some(Id::Export(key)) => match differ.remove(&entry.key) {
                     None if !is_first => {}
                     before => view.exports.push(changed(key, before.flatten(), Some(entry))),
                 },
@@ -72,7 +72,7 @@ impl Copy {
                 None => {}
             }
         }
-        for (key, before) in before {
+        for (key, before) in differ {
             if let Some(Id::Export(key)) = self.id(&key) {
                 view.exports.push(changed(key, before, None));
             }

@@ -67,14 +67,11 @@ impl Durable {
         write.commit()?;
         let read = self.database.begin_read()?;
         let numbers = read.open_table(NUMBERS)?;
-        let number = |name| -> Result<u64, redb::Error> {
-            Ok(numbers.get(name)?.map_or(0, |number| number.value()))
-        };
         let mut leases = Vec::new();
         let renewals = read.open_table(RENEWALS)?;
         for row in read.open_table(LEASES)?.iter()? {
-            let (lease, ttl) = row?;
-            let ttl = Duration::from_millis(ttl.value());
+            let (lease, millis) = row?;
+            let ttl = Duration::from_millis(millis.value());
             let renewed = renewals.get(lease.value())?.map(|at| at.value());
             leases.push(Loaded {
                 id: LeaseId(lease.value()),
@@ -94,8 +91,9 @@ impl Durable {
                 lease: (lease != 0).then_some(LeaseId(lease)),
             });
         }
-        let last_lease = number("lease")?.cast_signed();
-        Ok(Mvcc::load(Revision(number("revision")?), last_lease, entries, leases))
+        let revision = numbers.get("revision")?.map_or(0, |it| it.value());
+        let last_lease = numbers.get("lease")?.map_or(0, |it| it.value().cast_signed());
+        Ok(Mvcc::load(Revision(revision), last_lease, entries, leases))
     }
 
     /// Returns what is left of a lease that was known to be alive then: all of it, if the clock was
@@ -165,15 +163,19 @@ impl Durable {
 /// Opens or creates the file, in a folder that only root and we can change. Who can read it could
 /// lock it, and keep us from it.
 fn open(path: &Path) -> Result<(Database, File), redb::Error> {
-    let io = |error: trueup_path::Error| redb::Error::Io(error.into());
-    let users = TrustedUsers::current().map_err(io)?;
-    let place = users.place(path).map_err(io)?;
-    place.folder().clone().ours().map_err(io)?;
-    let file = place.open_or_create(0o600).map_err(io)?;
-    users.check_sole(&place, &file, Readers::Us).map_err(io)?;
+    let file = open_file(path).map_err(|error| redb::Error::Io(error.into()))?;
     let same = file.try_clone().map_err(redb::Error::Io)?;
     let database = Builder::new().create_with_backend(FileBackend::new(file)?)?;
     Ok((database, same))
+}
+
+fn open_file(path: &Path) -> Result<File, trueup_path::Error> {
+    let users = TrustedUsers::current()?;
+    let place = users.place(path)?;
+    place.folder().clone().ours()?;
+    let file = place.open_or_create(0o600)?;
+    users.check_sole(&place, &file, Readers::Us)?;
+    Ok(file)
 }
 
 /// Returns the wall clock, in milliseconds since 1970.

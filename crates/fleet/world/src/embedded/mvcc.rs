@@ -237,16 +237,16 @@ impl Mvcc {
     }
 
     pub(crate) fn compact(&mut self, before: Revision) {
-        let before = before.min(self.revision());
-        if before <= self.compacted {
+        let oldest = before.min(self.revision());
+        if oldest <= self.compacted {
             return;
         }
-        self.compacted = before;
-        while self.log.front().is_some_and(|(at, _)| *at <= before) {
+        self.compacted = oldest;
+        while self.log.front().is_some_and(|(at, _)| *at <= oldest) {
             self.log.pop_front();
         }
         self.keys.retain(|_, versions| {
-            let kept = versions.iter().rposition(|(at, _)| *at <= before);
+            let kept = versions.iter().rposition(|(at, _)| *at <= oldest);
             versions.drain(..kept.unwrap_or(0));
             versions.len() > 1 || versions.iter().any(|(_, entry)| entry.is_some())
         });

@@ -75,8 +75,7 @@ impl Report for ExportReport {
 
     fn outcomes(&self, visit: &mut dyn FnMut(ReportedOp<'_>)) {
         for op in &self.ops {
-            let key = || op.op_key;
-            visit(ReportedOp::new("export", op.outcome.classified(class), &key));
+            visit(ReportedOp::new("export", op.outcome.classified(class), &|| op.op_key));
         }
     }
 

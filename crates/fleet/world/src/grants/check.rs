@@ -65,9 +65,9 @@ impl GrantsCheck {
         signed: Option<&[u8]>,
         record: impl FnOnce(&SeenGrants) -> Result<(), Error>,
     ) -> Result<Grants, GrantsError> {
-        let signed = signed.ok_or(GrantsError::Missing)?;
-        let grants = Grants::open(signed, &self.key)?;
-        let found = SeenGrants { serial: grants.serial(), hash: Hash::of(signed) };
+        let list = signed.ok_or(GrantsError::Missing)?;
+        let grants = Grants::open(list, &self.key)?;
+        let found = SeenGrants { serial: grants.serial(), hash: Hash::of(list) };
         match self.seen {
             Some(seen) if found.serial < seen.serial => {
                 Err(GrantsError::RolledBack { serial: found.serial, seen: seen.serial })

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 use trueup_reconcile::Hints;
 
 use super::{Grants, GrantsCheck, GrantsError, SeenGrants};
-use crate::threads::{self, Running};
-use crate::{Error, Event, WatchConfig, World};
+use crate::threads::{self, Running, Stopped};
+use crate::{Error, Event, Watch, WatchConfig, World};
 
 /// Follows the list of grants in the store, on a thread of its own, until it is dropped. While the
 /// store is not reached, the list that was seen last counts as long as it is valid.
@@ -83,44 +83,13 @@ impl GrantsFollower {
         config: WatchConfig,
         hints: Hints,
     ) -> Result<GrantsFollower, Error> {
-        let mut watch = world.watch_signed_grants(config)?;
+        let watch = world.watch_signed_grants(config)?;
         let running = Running::default();
         let stopped = running.stopped();
-        let followed = Arc::new(Mutex::new(State::new(check, Box::new(record))));
-        let state = Arc::clone(&followed);
-        let run = move || {
-            let mut before = None;
-            while !stopped.get() {
-                let event = watch.next(SLICE);
-                let is_ended = event.is_err();
-                let mut state = lock(&state);
-                match event {
-                    Ok(Some(Event::Ready(mut view) | Event::Resync(mut view))) => {
-                        state.take(view.values.remove(&()).map(|(signed, _)| signed));
-                    }
-                    Ok(Some(Event::Changed { value, .. })) => state.take(Some(value)),
-                    Ok(Some(Event::Deleted { .. })) => state.take(None),
-                    // What was seen last counts.
-                    Ok(_) => state.retry(),
-                    Err(error) => state.ended = Some(error),
-                }
-                // Also when time alone has changed something.
-                let after = match state.grants(SystemTime::now()) {
-                    Ok(grants) => Ok(grants.serial()),
-                    Err(error) => Err(error.to_string()),
-                };
-                drop(state);
-                if before.as_ref() != Some(&after) {
-                    hints.request_pass();
-                }
-                before = Some(after);
-                if is_ended {
-                    thread::sleep(SLICE);
-                }
-            }
-        };
-        drop(threads::start("world-grants", run)?);
-        Ok(GrantsFollower { state: followed, _running: running })
+        let state = Arc::new(Mutex::new(State::new(check, Box::new(record))));
+        let followed = Arc::clone(&state);
+        drop(threads::start("world-grants", move || follow(watch, &followed, &stopped, &hints))?);
+        Ok(GrantsFollower { state, _running: running })
     }
 
     /// Returns the grants that count now.
@@ -130,6 +99,44 @@ impl GrantsFollower {
     /// Why none do: then it is not known what hosts may export.
     pub fn grants(&self) -> Result<Arc<Grants>, GrantsError> {
         lock(&self.state).grants(SystemTime::now())
+    }
+}
+
+/// Takes the events of the watch in until it is stopped.
+fn follow(
+    mut watch: Watch<(), Vec<u8>>,
+    followed: &Mutex<State>,
+    stopped: &Stopped,
+    hints: &Hints,
+) {
+    let mut before = None;
+    while !stopped.get() {
+        let event = watch.next(SLICE);
+        let is_ended = event.is_err();
+        let mut state = lock(followed);
+        match event {
+            Ok(Some(Event::Ready(mut view) | Event::Resync(mut view))) => {
+                state.take(view.values.remove(&()).map(|(signed, _)| signed));
+            }
+            Ok(Some(Event::Changed { value, .. })) => state.take(Some(value)),
+            Ok(Some(Event::Deleted { .. })) => state.take(None),
+            // What was seen last counts.
+            Ok(_) => state.retry(),
+            Err(error) => state.ended = Some(error),
+        }
+        // Also when time alone has changed something.
+        let after = match state.grants(SystemTime::now()) {
+            Ok(grants) => Ok(grants.serial()),
+            Err(error) => Err(error.to_string()),
+        };
+        drop(state);
+        if before.as_ref() != Some(&after) {
+            hints.request_pass();
+        }
+        before = Some(after);
+        if is_ended {
+            thread::sleep(SLICE);
+        }
     }
 }
 

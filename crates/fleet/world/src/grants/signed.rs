@@ -4,7 +4,8 @@ use std::fmt;
 
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 
-use super::{Grants, GrantsError};
+use super::{Grants, GrantsError, malformed};
+use crate::encoding::{read_hex, write_hex};
 use crate::{Error, ErrorKind};
 
 /// What is signed begins so: a signature of something else with the same key is none of a list.
@@ -40,7 +41,7 @@ impl GrantsKey {
 impl fmt::Debug for GrantsKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("GrantsKey(")?;
-        hex(self.as_bytes()).fmt(f)?;
+        write_hex(self.as_bytes(), f)?;
         f.write_str(")")
     }
 }
@@ -55,10 +56,9 @@ impl Grants {
     pub fn sign(&self, secret_key: &[u8; 32]) -> Result<Vec<u8>, GrantsError> {
         let text = self.to_text()?;
         let signature = SigningKey::from_bytes(secret_key).sign(&message(text.as_bytes()));
-        let signed = format!("{}\n{text}", hex(&signature.to_bytes())).into_bytes();
         // What cannot be read again is not signed.
         Grants::parse(text.as_bytes())?;
-        Ok(signed)
+        Ok(format!("{signature:x}\n{text}").into_bytes())
     }
 
     /// Reads a signed list. It says nothing of whether the list is valid now, and the newest: a
@@ -88,27 +88,12 @@ fn message(text: &[u8]) -> Vec<u8> {
 }
 
 fn parts(signed: &[u8]) -> Result<(Signature, &[u8]), GrantsError> {
-    let malformed = |why: &str| GrantsError::Malformed(why.to_owned());
     if signed.len() > DIGITS + 1 + Grants::MAX_BYTES {
         return Err(malformed("it is too long"));
     }
     let (digits, rest) = signed.split_at_checked(DIGITS).unwrap_or((signed, &[]));
-    let signature = signature(digits).zip(rest.strip_prefix(b"\n"));
-    signature.ok_or_else(|| malformed("it does not begin with a signature of 128 digits"))
-}
-
-fn signature(digits: &[u8]) -> Option<Signature> {
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    };
-    let pairs = digits.chunks_exact(2);
-    let bytes: Option<Vec<u8>> =
-        pairs.map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?)).collect();
-    Signature::from_slice(&bytes?).ok()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    read_hex(digits)
+        .and_then(|bytes| Signature::from_slice(&bytes).ok())
+        .zip(rest.strip_prefix(b"\n"))
+        .ok_or_else(|| malformed("it does not begin with a signature of 128 digits"))
 }

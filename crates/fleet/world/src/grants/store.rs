@@ -48,9 +48,9 @@ impl World {
         key: &GrantsKey,
         now: SystemTime,
     ) -> Result<Change, Error> {
-        let invalid = |error: GrantsError| Error::new(ErrorKind::Invalid, error.to_string());
-        let grants = Grants::open(signed, key).map_err(invalid)?;
-        grants.check_time(now).map_err(invalid)?;
+        let grants = Grants::open(signed, key)
+            .and_then(|grants| grants.check_time(now).map(|()| grants))
+            .map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))?;
         self.update(&self.keys.grants(), None, |entry| {
             // What is not the operator's is replaced.
             let there = entry.and_then(|it| Some((&it.value, Grants::open(&it.value, key).ok()?)));

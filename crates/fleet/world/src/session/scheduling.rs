@@ -1,14 +1,13 @@
 //! Schedulers of a session: the offers of its host, which go with its lease, and leading one.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::keeper::{Keeper, SessionEvent};
 use super::{ATTEMPTS, Session, State, lock};
+use crate::threads::{Running, Stopped};
 use crate::watch::Event;
 use crate::world::{fence, write};
-use crate::{Change, Committed, Error, ErrorKind, Schedule, Transaction, WatchConfig};
+use crate::{Change, Committed, Error, ErrorKind, Schedule, Transaction, Watch, WatchConfig};
 
 /// How often it is tried again after a failure, while nothing changes.
 const RETRY: Duration = Duration::from_secs(1);
@@ -25,58 +24,64 @@ impl Session {
         scheduler: &str,
         schedule: Schedule,
         config: WatchConfig,
-        mut on_event: impl FnMut(SessionEvent) + Send + 'static,
+        on_event: impl FnMut(SessionEvent) + Send + 'static,
     ) -> Result<Keeper, Error> {
-        let mut watch = self.world().watch_schedule(scheduler, config)?;
+        let watch = self.world().watch_schedule(scheduler, config)?;
         let stopper = watch.stopper();
-        let is_stopped = Arc::new(AtomicBool::new(false));
-        let (session, scheduler) = (self.clone(), scheduler.to_owned());
-        let has_stopped = Arc::clone(&is_stopped);
-        let lead = move || {
-            let mut failure: Option<String> = None;
-            loop {
-                let wait = match failure {
-                    Some(_) => RETRY,
-                    None => session.interval(),
-                };
-                let ended = match watch.next(wait) {
-                    // What was known still holds.
-                    Ok(Some(Event::Interrupted { .. })) => continue,
-                    Ok(_) => None,
-                    Err(error) => Some(error),
-                };
-                if has_stopped.load(Ordering::SeqCst) {
-                    return;
+        let running = Running::default();
+        let (session, scheduler, stopped) = (self.clone(), scheduler.to_owned(), running.stopped());
+        Keeper::start(
+            "world-schedule",
+            move || session.lead_until(&stopped, &scheduler, schedule, watch, on_event),
+            move || {
+                drop(running);
+                stopper.stop();
+            },
+        )
+    }
+
+    fn lead_until(
+        &self,
+        stopped: &Stopped,
+        scheduler: &str,
+        schedule: Schedule,
+        mut watch: Watch<Option<String>, ()>,
+        mut report: impl FnMut(SessionEvent),
+    ) {
+        let mut failure: Option<String> = None;
+        loop {
+            let wait = failure.as_ref().map_or_else(|| self.interval(), |_| RETRY);
+            let ended = match watch.next(wait) {
+                // What was known still holds.
+                Ok(Some(Event::Interrupted { .. })) => continue,
+                Ok(_) => None,
+                Err(error) => Some(error),
+            };
+            if stopped.get() {
+                return;
+            }
+            if let Some(error) = ended.or_else(|| self.status().ended) {
+                report(SessionEvent::Ended(error));
+                return;
+            }
+            let led = self.lead(scheduler, schedule).and_then(|change| {
+                let is_changed = change == Some(Change::Changed);
+                is_changed.then(|| self.world().choice(scheduler)).transpose()
+            });
+            match led {
+                Ok(choice) => {
+                    failure = None;
+                    choice.flatten().map(SessionEvent::Chosen).into_iter().for_each(&mut report);
                 }
-                if let Some(error) = ended.or_else(|| session.status().ended) {
-                    on_event(SessionEvent::Ended(error));
-                    return;
-                }
-                let led = session.lead(&scheduler, schedule).and_then(|change| {
-                    let is_changed = change == Some(Change::Changed);
-                    is_changed.then(|| session.world().choice(&scheduler)).transpose()
-                });
-                match led {
-                    Ok(choice) => {
-                        failure = None;
-                        if let Some(choice) = choice.flatten() {
-                            on_event(SessionEvent::Chosen(choice));
-                        }
-                    }
-                    Err(error) => {
-                        let why = Some(error.to_string());
-                        if failure != why {
-                            on_event(SessionEvent::Failed(error));
-                            failure = why;
-                        }
+                Err(error) => {
+                    let why = Some(error.to_string());
+                    if failure != why {
+                        report(SessionEvent::Failed(error));
+                        failure = why;
                     }
                 }
             }
-        };
-        Keeper::start("world-schedule", lead, move || {
-            is_stopped.store(true, Ordering::SeqCst);
-            stopper.stop();
-        })
+        }
     }
 
     pub(crate) fn set_offer(&self, scheduler: &str, is_offered: bool) -> Result<(), Error> {

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use super::{ATTEMPTS, Exported, Session, State, lock};
 use crate::world::{fence, write};
 use crate::{
-    Change, Committed, Compare, Entry, Error, ErrorKind, Hosts, LeaseId, ResourceKey, Revision,
-    Transaction, Write,
+    Change, Committed, Compare, Entry, Error, ErrorKind, Hosts, ResourceKey, Revision, Transaction,
+    Write,
 };
 
 /// One write to be made.
@@ -140,10 +140,10 @@ impl Session {
             let encoded = self.0.world.keys.resource(key);
             let entry = stored.get(&*encoded).copied();
             let wanted = state.exports.get(key);
-            let lease_of = |persist: bool| (!persist).then_some(lease);
+            let wanted_lease = wanted.filter(|(_, persist)| !persist).map(|_| lease);
             let is_same = match (wanted, entry) {
-                (Some((data, persist)), Some(entry)) => {
-                    entry.value == *data && entry.lease == lease_of(*persist)
+                (Some((data, _)), Some(entry)) => {
+                    entry.value == *data && entry.lease == wanted_lease
                 }
                 (None, None) => true,
                 _ => false,
@@ -155,12 +155,11 @@ impl Session {
                 }
                 continue;
             }
-            let lease: Option<LeaseId> = wanted.and_then(|(_, persist)| lease_of(*persist));
             let data = wanted.map(|(data, _)| data.clone());
             steps.push(Step {
                 key: key.clone(),
                 compare: fence(&encoded, entry),
-                write: write(&encoded, data, lease),
+                write: write(&encoded, data, wanted_lease),
             });
         }
         steps
@@ -257,11 +256,11 @@ impl Session {
     pub(super) fn stale(&self) -> Result<Error, Error> {
         let (_, value) = lock(&self.0.current).clone();
         let entry = self.0.world.entry(&self.key())?;
-        let (kind, message) = match entry.is_some_and(|it| it.value == value) {
-            true => (ErrorKind::Conflict, "another writer was first"),
-            false => (ErrorKind::LeaseEnded, "the session's lease has ended"),
-        };
-        Ok(Error::new(kind, message))
+        Ok(if entry.is_some_and(|it| it.value == value) {
+            Error::new(ErrorKind::Conflict, "another writer was first")
+        } else {
+            Error::new(ErrorKind::LeaseEnded, "the session's lease has ended")
+        })
     }
 
     pub(super) fn changes_all_the_time(&self) -> Error {

@@ -189,10 +189,10 @@ impl Feed {
                 Ok(revision.max(after))
             }
             Some(StoreEvent::Progress(revision)) => {
-                let revision = revision.max(after);
-                self.mirror.progress(self.index, revision);
+                let newest = revision.max(after);
+                self.mirror.progress(self.index, newest);
                 *question = Question::new();
-                Ok(revision)
+                Ok(newest)
             }
             None => {
                 // Another prefix has a mark of this revision: is there nothing before it here?
