@@ -38,19 +38,24 @@ const SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "116");
 const BOUND: Duration = Duration::from_secs(15 * 60);
 
 /// The programs that begin first, as they take longest.
-const LONG: [&str; 12] = [
+const LONG: [&str; 17] = [
+    "e2e/crash",
     "etcd/etcd",
     "etcd/contract",
     "etcd/schedules",
-    "e2e/world",
-    "e2e/crash",
+    "control/it",
     "e2e/judges",
-    "e2e/cli",
     "testkit/differential",
-    "e2e/scenarios",
-    "rtnl/kernel",
+    "e2e/world",
+    "e2e/cli",
     "journal/journal",
+    "e2e/scenarios",
+    "loop/states",
+    "benches/short",
+    "graph/states",
     "guests/qemu",
+    "observe/kernel",
+    "rtnl/kernel",
 ];
 
 /// The programs that run alone, after all others: they measure time.
