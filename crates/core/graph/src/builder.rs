@@ -54,28 +54,24 @@ impl GraphBuilder {
 
     /// Returns the vertices sorted by name.
     fn names(&self) -> Result<Box<[u32]>, Error> {
-        let name = |at: &u32| self.vertices[*at as usize].name();
-        let begin = |name: &str| {
-            let mut begin = [0; 16];
-            let len = name.len().min(16);
-            begin[..len].copy_from_slice(&name.as_bytes()[..len]);
-            u128::from_be_bytes(begin)
-        };
         let named = self.vertices.iter().zip(0u32..);
-        let mut by_name: Vec<_> = named.map(|(it, at)| (begin(it.name()), at)).collect();
+        let mut begun: Vec<_> = named.map(|(it, at)| (beginning(it.name()), at)).collect();
         // Most names differ in how they begin: then they are not looked up.
-        by_name.sort_unstable_by(|(one, at), (other, other_at)| {
-            let full = || name(at).cmp(name(other_at));
-            one.cmp(other).then_with(full)
+        begun.sort_unstable_by(|(one, at), (other, other_at)| {
+            one.cmp(other).then_with(|| self.name(*at).cmp(self.name(*other_at)))
         });
-        let by_name: Vec<u32> = by_name.into_iter().map(|it| it.1).collect();
-        match by_name.windows(2).find(|it| name(&it[0]) == name(&it[1])) {
+        let by_name: Vec<u32> = begun.into_iter().map(|it| it.1).collect();
+        match by_name.windows(2).find(|it| self.name(it[0]) == self.name(it[1])) {
             Some(twice) => Err(Error::new(
                 ErrorKind::Duplicate,
-                format!("vertex {}: declared twice; rename one", name(&twice[0])),
+                format!("vertex {}: declared twice; rename one", self.name(twice[0])),
             )),
             None => Ok(by_name.into()),
         }
+    }
+
+    fn name(&self, vertex: u32) -> &str {
+        self.vertices[vertex as usize].name()
     }
 
     /// Turns names into edges.
@@ -99,7 +95,7 @@ impl GraphBuilder {
                         ErrorKind::UnknownVertex,
                         format!(
                             "vertex {}: runs after {parent}, which is not declared",
-                            self.vertices[*at as usize].name()
+                            self.name(*at)
                         ),
                     ));
                 };
@@ -112,9 +108,8 @@ impl GraphBuilder {
                     kinds.add(Kinds::from_iter([kind.clone()]));
                 }
             }
-            let is_unprovided = |what: &&String| !providers.contains_key(what.as_str());
-            if let Some(what) = links.needs.iter().find(is_unprovided) {
-                let name = self.vertices[*at as usize].name();
+            if let Some(what) = links.needs.iter().find(|it| !providers.contains_key(it.as_str())) {
+                let name = self.name(*at);
                 let message = format!("vertex {name}: needs {what}, which no vertex provides");
                 return Err(Error::new(ErrorKind::UnknownVertex, message));
             }
@@ -197,30 +192,29 @@ impl GraphBuilder {
     fn semaphores(&self) -> Result<(SemaphoreCounts, Adjacency), Error> {
         let mut known = BTreeMap::<&Arc<str>, (u32, u32, &VertexSpec)>::new();
         let mut pairs = Vec::new();
-        let wrong = |message| Err(Error::new(ErrorKind::Semaphore, message));
         for (at, vertex) in self.vertices.iter().enumerate() {
             for (id, count) in &vertex.rare().semaphores {
                 let next = known.len() as u32;
                 let (number, first, other) = *known.entry(id).or_insert((next, *count, vertex));
-                if *count == 0 {
-                    let name = vertex.name();
-                    return wrong(format!("vertex {name}: semaphore {id} has the count 0"));
-                }
-                if *count != first {
-                    return wrong(format!(
-                        "semaphore {id}: count {first} at {}, {count} at {}; use one count",
-                        other.name(),
-                        vertex.name()
-                    ));
-                }
-                pairs.push((at as u32, number));
+                let (name, other) = (vertex.name(), other.name());
+                let message = if *count == 0 {
+                    format!("vertex {name}: semaphore {id} has the count 0")
+                } else if *count != first {
+                    format!(
+                        "semaphore {id}: count {first} at {other}, {count} at {name}; use one count"
+                    )
+                } else {
+                    pairs.push((at as u32, number));
+                    continue;
+                };
+                return Err(Error::new(ErrorKind::Semaphore, message));
             }
         }
         let holds = Adjacency::new(self.vertices.len(), pairs.into_iter(), |it| it);
         let mut semaphores: Vec<_> = known.into_iter().collect();
         semaphores.sort_unstable_by_key(|(_, (number, ..))| *number);
-        let semaphores = semaphores.into_iter().map(|(id, (_, count, _))| (id.clone(), count));
-        Ok((semaphores.collect(), holds))
+        let counts = semaphores.into_iter().map(|(id, (_, count, _))| (id.clone(), count));
+        Ok((counts.collect(), holds))
     }
 }
 
@@ -282,18 +276,15 @@ impl Graph {
                 let Some(parent_number) = numbers.get(parent) else {
                     continue;
                 };
-                let edge = |child: VertexId| (child.0, EdgeKind::After.to(parent_number.0));
-                match (numbers.get(*child), self.find(child)) {
-                    (Some(child), _) => {
-                        if made_by_child.place > made[&**parent].place {
-                            agreeing.push(edge(*child))
-                        } else {
-                            others.push(edge(*child))
-                        }
+                let (edges, child) = match (numbers.get(*child), self.find(child)) {
+                    (Some(child), _) if made_by_child.place > made[&**parent].place => {
+                        (&mut agreeing, *child)
                     }
-                    (None, Some(child)) if self.find(parent).is_none() => leaving.push(edge(child)),
-                    (None, _) => {}
-                }
+                    (Some(child), _) => (&mut others, *child),
+                    (None, Some(child)) if self.find(parent).is_none() => (&mut leaving, child),
+                    (None, _) => continue,
+                };
+                edges.push((child.0, EdgeKind::After.to(parent_number.0)));
             }
         }
         builder.assemble_with(self.own, self.by_name, &[agreeing, leaving, others])
@@ -303,46 +294,56 @@ impl Graph {
 /// Checks what vertices receive, and returns the edges from the senders.
 fn check_ports(vertices: &[VertexSpec], by_name: &[u32]) -> Result<Vec<(u32, u32)>, Error> {
     let mut edges = Vec::new();
-    let wrong = |message| Err(Error::new(ErrorKind::Port, message));
     for (at, vertex) in vertices.iter().enumerate() {
         let sent = vertex.rare().sends.iter().map(|it| &it.port);
         let received = vertex.rare().receives.iter().map(|it| &it.port);
         for ports in [sent.collect::<Vec<_>>(), received.collect()] {
-            let is_before = |(at, port): &(usize, &&Arc<str>)| ports[..*at].contains(*port);
-            if let Some((_, port)) = ports.iter().enumerate().find(is_before) {
-                return wrong(format!(
+            let mut each = ports.iter().enumerate();
+            if let Some((_, port)) = each.find(|(at, port)| ports[..*at].contains(*port)) {
+                let message = format!(
                     "vertex {}: port {port} is declared twice; rename one, or use \
                      `receives_merged` for several senders",
                     vertex.name()
-                ));
+                );
+                return Err(Error::new(ErrorKind::Port, message));
             }
         }
         for port in &vertex.rare().receives {
             for (sender, sender_port) in &port.from {
-                let name = |it: &u32| vertices[*it as usize].name();
-                let found =
-                    by_name.binary_search_by(|it| name(it).cmp(sender)).ok().map(|it| by_name[it]);
+                let found = by_name
+                    .binary_search_by(|it| vertices[*it as usize].name().cmp(sender))
+                    .ok()
+                    .map(|it| by_name[it]);
                 let ports = found.map_or(&[][..], |it| &vertices[it as usize].rare().sends);
-                let text = format!(
-                    "vertex {}: port {} receives {sender_port} of {sender}",
+                let problem = match (found, ports.iter().find(|it| it.port == *sender_port)) {
+                    (None, _) => ", which is not declared".to_owned(),
+                    (_, None) => ", which does not send it".to_owned(),
+                    (_, Some(sent)) if sent.of != port.of => {
+                        format!(" as {}, which sends {}; use one type", port.of.name, sent.of.name)
+                    }
+                    (Some(found), _) => {
+                        edges.push((found, EdgeKind::After.to(at as u32)));
+                        continue;
+                    }
+                };
+                let message = format!(
+                    "vertex {}: port {} receives {sender_port} of {sender}{problem}",
                     vertex.name(),
                     port.port
                 );
-                match (found, ports.iter().find(|it| it.port == *sender_port)) {
-                    (None, _) => return wrong(format!("{text}, which is not declared")),
-                    (_, None) => return wrong(format!("{text}, which does not send it")),
-                    (_, Some(sent)) if sent.of != port.of => {
-                        let (one, other) = (port.of.name, sent.of.name);
-                        return wrong(format!(
-                            "{text} as {one}, which sends {other}; use one type"
-                        ));
-                    }
-                    (Some(found), _) => edges.push((found, EdgeKind::After.to(at as u32))),
-                }
+                return Err(Error::new(ErrorKind::Port, message));
             }
         }
     }
     Ok(edges)
+}
+
+/// Returns the first bytes of a name as a number, in the order of names.
+fn beginning(name: &str) -> u128 {
+    let mut bytes = [0; 16];
+    let len = name.len().min(16);
+    bytes[..len].copy_from_slice(&name.as_bytes()[..len]);
+    u128::from_be_bytes(bytes)
 }
 
 fn too_large() -> Error {

@@ -30,12 +30,11 @@ pub fn check(
     ledger: &dyn Ledger,
 ) -> Result<Snapshot, Error> {
     let (graph, vertices) = replacing::build(vertices)?;
-    let vertices = vertices.into_iter().map(Some).collect();
     let records = crate::records::read(ledger)?;
     let calls: Vec<Vec<VertexId>> = calls(&graph).collect();
     let mut check = Check {
         pending: pending(&records),
-        vertices,
+        vertices: vertices.into_iter().map(Some).collect(),
         values: BTreeMap::new(),
         failed: BTreeMap::new(),
         waiting: BTreeSet::new(),
@@ -119,13 +118,15 @@ impl Check {
 
     /// Returns what keeps a vertex from being checked, and notes that it holds back others.
     fn waits(&mut self, vertex: VertexId) -> Vec<Wait> {
-        let name = |it: VertexId| self.graph.name(it.0).to_string();
         let needed = self.graph.needed(vertex.0).map(VertexId);
         let failed: BTreeSet<String> =
             needed.filter_map(|it| self.failed.get(&it).cloned()).flatten().collect();
-        let parents = self.graph.parents(vertex);
-        let waiting: Vec<String> =
-            parents.filter(|it| self.waiting.contains(it)).map(name).collect();
+        let waiting: Vec<String> = self
+            .graph
+            .parents(vertex)
+            .filter(|it| self.waiting.contains(it))
+            .map(|it| self.graph.name(it.0).to_string())
+            .collect();
         let receives = self.graph.vertices[vertex.0 as usize].rare().receives.iter();
         let missing = receives.flat_map(|it| &it.from).filter(|it| !self.values.contains_key(*it));
         let mut waits = Vec::new();

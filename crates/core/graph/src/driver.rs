@@ -82,8 +82,11 @@ impl Driver {
         let graph = replacing::restore(graph, &mut vertices, &records, &restore)?;
         let names = replacing::threads(&graph);
         let declared = graph.vertices.iter().zip(0..);
-        let new = |(vertex, (spec, at))| Arc::new(Cell::new(vertex, spec, at));
-        let mut cells: Vec<_> = vertices.into_iter().zip(declared).map(new).collect();
+        let mut cells: Vec<_> = vertices
+            .into_iter()
+            .zip(declared)
+            .map(|(vertex, (spec, at))| Arc::new(Cell::new(vertex, spec, at)))
+            .collect();
         // It has the room that the vertices had.
         cells.shrink_to_fit();
         let core = Core {
@@ -192,8 +195,11 @@ impl Driver {
     pub fn stop(&self, within: Duration) -> Result<(), Error> {
         let end = after(now(), within);
         let named = lock(&self.named);
-        let stop = |runner: &Runner| runner.stop(end.saturating_duration_since(now()));
-        match [&self.runner].into_iter().chain(named.values()).try_for_each(stop) {
+        match [&self.runner]
+            .into_iter()
+            .chain(named.values())
+            .try_for_each(|it| it.stop(end.saturating_duration_since(now())))
+        {
             Ok(()) => {
                 discard(lock(&self.shared.ledger).take());
                 Ok(())
@@ -222,8 +228,8 @@ impl Driver {
     /// A vertex still runs, or waits for time, after the time `within`.
     pub fn wait_idle(&self, within: Duration) -> Result<(), Error> {
         let core = lock(&self.shared.core);
-        let is_idle = |core: &Core| core.executing == 0 && core.state.is_idle();
-        let (core, is_done) = self.wait(core, within, is_idle);
+        let (core, is_done) =
+            self.wait(core, within, |core| core.executing == 0 && core.state.is_idle());
         if is_done { Ok(()) } else { Err(timed_out(&core, "not idle")) }
     }
 

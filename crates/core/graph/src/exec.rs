@@ -102,8 +102,8 @@ impl Exec {
     /// Sets variables of this process that the command, and the check, get as well.
     #[must_use]
     pub fn with_environment(self, names: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
-        let names = names.into_iter().map(|it| it.as_ref().to_owned());
-        Exec { inherited: Inherited { variables: names.collect(), ..self.inherited }, ..self }
+        let variables = names.into_iter().map(|it| it.as_ref().to_owned()).collect();
+        Exec { inherited: Inherited { variables, ..self.inherited }, ..self }
     }
 
     /// Lets the command, and the check, have the ambient capabilities of this process.

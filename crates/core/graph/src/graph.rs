@@ -100,9 +100,9 @@ impl Graph {
 
     /// Returns the vertex of that name; reversals are not found.
     pub(crate) fn find(&self, name: &str) -> Option<VertexId> {
-        let by = |&at: &u32| self.vertices[at as usize].name().cmp(name);
-        let at = self.by_name.binary_search_by(by).ok()?;
-        Some(VertexId(self.by_name[at]))
+        let by_name = &self.by_name;
+        let at = by_name.binary_search_by(|&at| (**self.name(at)).cmp(name)).ok()?;
+        Some(VertexId(by_name[at]))
     }
 
     /// Returns the vertices, parents before children.
@@ -144,8 +144,7 @@ impl Graph {
             let children = self.children.of(parent).iter().filter(|&&it| EdgeKind::child(it) < own);
             edges.extend(children.map(|&child| (parent, child)));
         }
-        let is_own = |(parent, child): &(u32, u32)| (*parent).max(*child) < own;
-        let kinds = self.kinds.iter().filter(|(edge, _)| is_own(edge));
+        let kinds = self.kinds.iter().filter(|((one, other), _)| (*one).max(*other) < own);
         GraphBuilder {
             vertices: self.vertices[..self.own].to_vec(),
             edges,

@@ -74,8 +74,8 @@ impl Merge {
         merge: impl Fn(&[Arc<T>]) -> T + Send + Sync + 'static,
     ) -> Self {
         Merge(Arc::new(move |values| {
-            let values = values.iter().filter_map(|it| Arc::clone(it).downcast().ok());
-            Arc::new(merge(&values.collect::<Vec<Arc<T>>>()))
+            let typed = values.iter().filter_map(|it| Arc::clone(it).downcast().ok());
+            Arc::new(merge(&typed.collect::<Vec<Arc<T>>>()))
         }))
     }
 }
@@ -111,13 +111,9 @@ impl Input {
             Some(merge) => (merge.0)(values),
             None => values.first()?.clone(),
         };
-        let is_equal = |it: &Value| Arc::ptr_eq(it, &value) || (port.of.equals)(&**it, &*value);
-        Some(Input {
-            port: port.port.clone(),
-            of: port.of,
-            is_changed: !seen.is_some_and(is_equal),
-            value,
-        })
+        let is_changed =
+            !seen.is_some_and(|it| Arc::ptr_eq(it, &value) || (port.of.equals)(&**it, &*value));
+        Some(Input { port: port.port.clone(), of: port.of, is_changed, value })
     }
 }
 

@@ -14,26 +14,24 @@ const VERSION: u8 = 2;
 const BEFORE_MADE: u8 = 1;
 
 pub(crate) fn read(ledger: &dyn Ledger) -> Result<Vec<(Arc<str>, Record)>, Error> {
-    let wrong = |message| Err(Error::new(ErrorKind::Ledger, message));
-    let owned = match ledger.owned() {
-        Ok(owned) => owned,
-        Err(error) => return wrong(format!("the graph's records cannot be read: {error}")),
-    };
-    let mut records = Vec::with_capacity(owned.len());
-    for (key, value) in owned {
-        let name = std::str::from_utf8(&key).ok();
-        match name.zip(Record::from_bytes(&value)) {
-            Some((name, record)) => records.push((name.into(), record)),
-            None => {
-                return wrong(format!(
-                    "the record of vertex {} is not one that this version of a graph writes; \
-                     use a ledger of its own, or the version that wrote it",
-                    String::from_utf8_lossy(&key)
-                ));
-            }
-        }
-    }
-    Ok(records)
+    let read = ledger
+        .owned()
+        .map_err(|error| format!("the graph's records cannot be read: {error}"))
+        .and_then(|owned| {
+            let records = owned.into_iter().map(|(key, value)| {
+                let name = std::str::from_utf8(&key).ok();
+                let record = name.map(Arc::from).zip(Record::from_bytes(&value));
+                record.ok_or_else(|| {
+                    format!(
+                        "the record of vertex {} is not one that this version of a graph writes; \
+                         use a ledger of its own, or the version that wrote it",
+                        String::from_utf8_lossy(&key)
+                    )
+                })
+            });
+            records.collect()
+        });
+    read.map_err(|message| Error::new(ErrorKind::Ledger, message))
 }
 
 /// Writes records, durable on return, all or none.
@@ -41,10 +39,11 @@ pub(crate) fn write(
     ledger: &mut dyn Ledger,
     records: &[(Arc<str>, Record)],
 ) -> Result<(), LedgerError> {
-    let claim = |record: &Record| {
-        if *record == Record::default() { Claim::NotOurs } else { Claim::Ours(record.to_bytes()) }
-    };
-    let claims = records.iter().map(|(name, record)| (name.as_bytes().to_vec(), claim(record)));
+    let claims = records.iter().map(|(name, record)| {
+        let is_empty = *record == Record::default();
+        let claim = if is_empty { Claim::NotOurs } else { Claim::Ours(record.to_bytes()) };
+        (name.as_bytes().to_vec(), claim)
+    });
     ledger.commit_outcomes(claims.collect())
 }
 
@@ -135,8 +134,7 @@ mod tests {
                 let made =
                     Made { place: u64::MAX - 7, after: after.clone(), undo: b"undo"[..].into() };
                 for made in [None, Some(made)] {
-                    let intent = intent.clone();
-                    let record = Record { refreshes, intent, made };
+                    let record = Record { refreshes, intent: intent.clone(), made };
                     let value = record.to_bytes();
                     assert_eq!(Record::from_bytes(&value), Some(record.clone()));
                     for len in 0..value.len() {

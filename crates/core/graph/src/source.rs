@@ -143,8 +143,7 @@ impl<S: Source> SourceVertex<S> {
         }
         match handle.last_report() {
             Some(report) => verdict(&*report, context).map_err(|(class, message)| {
-                let first = handle.first_exception();
-                let first = first.map(|it| format!("; first {}", it.status));
+                let first = handle.first_exception().map(|it| format!("; first {}", it.status));
                 Failure::new(class, message + &first.unwrap_or_default())
             }),
             None => Err(Failure::new(

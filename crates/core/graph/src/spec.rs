@@ -97,8 +97,7 @@ impl VertexSpec {
     }
 
     pub(crate) fn with_name(self, name: &Arc<str>) -> Self {
-        let name = name.clone();
-        VertexSpec { name, ..self }
+        VertexSpec { name: name.clone(), ..self }
     }
 
     /// Returns the name.

@@ -187,10 +187,6 @@ impl RunContext {
         is_interrupted: Arc<AtomicBool>,
         sends: &[Sends],
     ) -> Self {
-        let outbox = || {
-            let (ports, sent) = (sends.to_vec(), Mutex::default());
-            Arc::new(Outbox { ports, sent })
-        };
         RunContext {
             refreshes,
             deadline,
@@ -199,7 +195,8 @@ impl RunContext {
             warning: Arc::default(),
             kinds: Arc::default(),
             announce: None,
-            outbox: (!sends.is_empty()).then(outbox),
+            outbox: (!sends.is_empty())
+                .then(|| Arc::new(Outbox { ports: sends.to_vec(), sent: Mutex::default() })),
         }
     }
 

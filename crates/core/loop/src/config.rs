@@ -62,8 +62,8 @@ impl Config {
     /// Both are limited to [`MIN_INTERVAL`](Self::MIN_INTERVAL) and
     /// [`MAX_BACKOFF`](Self::MAX_BACKOFF), and `last` is at least `first`.
     pub fn with_backoff(self, first: Duration, last: Duration) -> Self {
-        let first = first.clamp(Self::MIN_INTERVAL, Self::MAX_BACKOFF);
-        Config { backoff: (first, last.clamp(first, Self::MAX_BACKOFF)), ..self }
+        let least = first.clamp(Self::MIN_INTERVAL, Self::MAX_BACKOFF);
+        Config { backoff: (least, last.clamp(least, Self::MAX_BACKOFF)), ..self }
     }
 
     /// Sets how many ops are applied per second in the long run, and how many at once after a rest;

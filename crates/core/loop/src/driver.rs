@@ -359,9 +359,9 @@ impl<'a, S: Source> Loop<'a, S> {
                 let mut open = open;
                 let statuses = &mut open.statuses;
                 report.statuses(&mut |key, status| drop(statuses.insert(key, status.cloned())));
+                let is_over = report.converged() || !report.is_truncated();
                 open.report = Some(report);
-                let is_over = |report: &S::Report| report.converged() || !report.is_truncated();
-                if !asked.apply && !open.report.as_ref().is_some_and(is_over) {
+                if !asked.apply && !is_over {
                     // As after any pass that was cut short: the source need not know which objects
                     // it has left.
                     open.extent = Extent::Everything;
@@ -395,9 +395,8 @@ impl<'a, S: Source> Loop<'a, S> {
         let Some(report) = report else { return };
         let control = &*self.shared.control;
         let would_be_drift = control.source_done();
-        let tracked = |key: OpKey| control.is_tracked(key);
-        let tracked = control.has_backoff().then_some(&tracked as _);
-        let summary = PassSummary::of(&report, tracked);
+        let is_tracked: &dyn Fn(OpKey) -> bool = &|key| control.is_tracked(key);
+        let summary = PassSummary::of(&report, control.has_backoff().then_some(is_tracked));
         span.done(&summary);
         control.outcomes(&summary);
         // A pass has run again.
@@ -433,10 +432,8 @@ impl<'a, S: Source> Loop<'a, S> {
     /// Stores a report, and returns the values that it replaces: they are dropped after the lock.
     fn store_report(&self, report: &Arc<S::Report>, converged: bool) -> impl Sized + use<S> {
         let mut mailbox = self.shared.mailbox();
-        let converged = converged.then(|| mailbox.converged.replace(Arc::clone(report)));
-        let replaced = mailbox.report.replace(Arc::clone(report));
-        let error = mailbox.error.take();
-        (converged, replaced, error)
+        let before = converged.then(|| mailbox.converged.replace(Arc::clone(report)));
+        (before, mailbox.report.replace(Arc::clone(report)), mailbox.error.take())
     }
 }
 
@@ -639,18 +636,10 @@ struct OnDrop<S: Source>(Arc<Shared<S>>);
 
 impl<S: Source> Drop for OnDrop<S> {
     fn drop(&mut self) {
-        let clear = || {
-            let mut mailbox = self.0.mailbox();
-            let unused = (mailbox.desired.take(), mem::take(&mut mailbox.changes));
-            let unanswered = mem::take(&mut mailbox.questions);
-            drop(mailbox);
-            drop(unanswered);
-            drop(unused);
-        };
-        clear();
+        self.0.drop_requests();
         self.0.board.end();
         self.0.control.dropped();
         // Again, for values that came in between; none come from here on.
-        clear();
+        self.0.drop_requests();
     }
 }

@@ -116,10 +116,7 @@ impl<S: Source> Handle<S> {
     ) -> Result<Arc<S::Report>, Error> {
         self.shared.mailbox().waiting += 1;
         let waited = self.shared.control.converged(revision, timeout);
-        let converged = self.shared.take_converged();
-        let waited = waited.map_err(|error| self.shared.with_cause(error));
-        // A pass converged, so its report is there.
-        waited.and_then(|()| converged.ok_or_else(|| Error::new(ErrorKind::Ended)))
+        self.shared.converged(waited, self.shared.take_converged())
     }
 
     /// As [`wait_converged`](Self::wait_converged), for a task, and without a bound. It needs no
@@ -371,8 +368,7 @@ impl<S: Source> Future for ConvergedFuture<S> {
         let polled = control.poll(&this.until, &mut this.waker, context);
         polled.map(|answer| {
             let converged = this.shared.mailbox().converged.clone();
-            let answer = answer.map_err(|error| this.shared.with_cause(error));
-            answer.and_then(|()| converged.ok_or_else(|| Error::new(ErrorKind::Ended)))
+            this.shared.converged(answer, converged)
         })
     }
 }
@@ -499,6 +495,27 @@ impl<S: Source> Shared<S> {
         let mut mailbox = self.mailbox();
         mailbox.waiting -= 1;
         mailbox.converged.clone()
+    }
+
+    /// Returns the answer of a wait for that report.
+    fn converged(
+        &self,
+        waited: Result<(), Error>,
+        converged: Option<Arc<S::Report>>,
+    ) -> Result<Arc<S::Report>, Error> {
+        waited.map_err(|error| self.with_cause(error))?;
+        // A pass converged, so its report is there.
+        converged.ok_or_else(|| Error::new(ErrorKind::Ended))
+    }
+
+    /// Drops what handles have sent and no pass will use.
+    pub(crate) fn drop_requests(&self) {
+        let mut mailbox = self.mailbox();
+        let unused = (mailbox.desired.take(), mem::take(&mut mailbox.changes));
+        let unanswered = mem::take(&mut mailbox.questions);
+        drop(mailbox);
+        drop(unanswered);
+        drop(unused);
     }
 
     fn with_retries(&self, statuses: Vec<(OpKey, DatedStatus)>) -> Vec<ObjectStatus> {

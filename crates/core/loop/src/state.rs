@@ -210,10 +210,7 @@ impl State {
             Phase::Idle => {}
             _ => return None,
         }
-        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
-        if is_due(self.cooldown) {
-            self.cooldown = None;
-        }
+        self.cooldown = self.cooldown.filter(|at| *at > now);
         if let Some(cause) = self.drain.take() {
             self.phase = Phase::Draining(cause);
             return Some(Action::Drain);
@@ -221,24 +218,22 @@ impl State {
         if self.paused {
             return None;
         }
-        if is_due(self.schedule.next_full(self.hints_wait_until)) {
-            if self.subscription == SubscriptionState::Failed && is_due(self.resubscribe) {
+        if is_due(self.schedule.next_full(self.hints_wait_until), now) {
+            if self.subscription == SubscriptionState::Failed && is_due(self.resubscribe, now) {
                 self.phase = Phase::Subscribing;
                 return Some(Action::Subscribe);
             }
             return Some(self.begin(now, Extent::Everything));
         }
-        is_due(self.next_dirty_pass()).then(|| self.begin(now, Extent::Dirty))
+        is_due(self.next_dirty_pass(), now).then(|| self.begin(now, Extent::Dirty))
     }
 
     /// True if the next action is a pass, or a new subscription before one.
     pub fn is_pass_due(&self, now: Instant) -> bool {
-        let passes = [self.schedule.next_full(self.hints_wait_until), self.next_dirty_pass()];
         self.phase == Phase::Idle
             && self.stopping.is_none()
             && self.drain.is_none()
-            && !self.paused
-            && passes.into_iter().flatten().any(|at| at <= now)
+            && is_due(self.next_pass(), now)
     }
 
     /// Returns when to call [`poll_action`](Self::poll_action) again if there is no input before.
@@ -251,9 +246,7 @@ impl State {
         if self.stopping.is_some() {
             return self.stopping;
         }
-        let passes = [self.schedule.next_full(self.hints_wait_until), self.next_dirty_pass()];
-        let passes = passes.into_iter().filter(|_| !self.paused);
-        passes.chain([self.cooldown]).flatten().min()
+        self.next_pass().into_iter().chain(self.cooldown).min()
     }
 
     /// True if the driver polls the subscription's descriptor while it sleeps. False for 10 ms
@@ -359,6 +352,12 @@ impl State {
 }
 
 impl State {
+    /// Returns when a pass is due.
+    fn next_pass(&self) -> Option<Instant> {
+        let passes = [self.schedule.next_full(self.hints_wait_until), self.next_dirty_pass()];
+        passes.into_iter().flatten().min().filter(|_| !self.paused)
+    }
+
     fn next_dirty_pass(&self) -> Option<Instant> {
         let due = self.schedule.next_dirty(self.hints_wait_until);
         due.into_iter().chain(self.next_retry()).min()
@@ -427,4 +426,8 @@ impl State {
             matches!(self.phase, Phase::InPass(running) if running.answers_request);
         converged.pass == self.done && !self.schedule.has_requests() && !answers_request
     }
+}
+
+fn is_due(at: Option<Instant>, now: Instant) -> bool {
+    at.is_some_and(|at| at <= now)
 }

@@ -156,8 +156,7 @@ impl PassSummary {
     /// Returns true if an op was not tried whose object is not tracked: no backoff has it tried
     /// again.
     pub(crate) fn has_untracked_pending(&self) -> bool {
-        let is_pending = |outcome: &&Outcome| **outcome == Outcome::Pending(());
-        let tracked = self.objects.values().filter(is_pending).count();
+        let tracked = self.objects.values().filter(|it| **it == Outcome::Pending(())).count();
         self.pending() > u64::try_from(tracked).unwrap_or(u64::MAX)
     }
 
@@ -228,11 +227,12 @@ mod tests {
         let passed = PassSummary::of(&ops, None);
         assert_eq!(passed.objects, [(OpKey(1), BUSY)].into());
         assert_eq!((passed.tried(), passed.pending()), (4, 1));
-        let counts = |ops: &Ops| [ops.applied, ops.failed, ops.pending];
-        assert_eq!(counts(&passed.ops["route"]), [1, 1, 1]);
-        assert_eq!(counts(&passed.ops["rule"]), [2, 0, 0]);
-        let tracked = |key: OpKey| key.0 >= 3;
-        let passed = PassSummary::of(&ops, Some(&tracked));
+        let counts = ["route", "rule"].map(|kind| {
+            let Ops { applied, failed, pending, .. } = passed.ops[kind];
+            [applied, failed, pending]
+        });
+        assert_eq!(counts, [[1, 1, 1], [2, 0, 0]]);
+        let passed = PassSummary::of(&ops, Some(&|key: OpKey| key.0 >= 3));
         let keys: Vec<_> = passed.objects.keys().map(|key| key.0).collect();
         assert_eq!(keys, [1, 3, 4, 5]);
     }
@@ -252,11 +252,10 @@ mod tests {
     #[test]
     fn of_several_ops_on_an_object_the_one_that_failed_is_told_and_then_the_one_not_tried() {
         let all = [Outcome::Applied, DONE, Outcome::Pending(()), BUSY];
-        let tracked = |_| true;
         for first in all {
             for second in all {
                 let ops = [(1, "thing", first), (1, "thing", second)];
-                let passed = PassSummary::of(&Done(&ops), Some(&tracked));
+                let passed = PassSummary::of(&Done(&ops), Some(&|_| true));
                 let expected = if rank(second) > rank(first) { second } else { first };
                 assert_eq!(passed.objects, [(OpKey(1), expected)].into());
             }

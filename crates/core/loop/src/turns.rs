@@ -380,8 +380,7 @@ impl Locked {
             self.timers.remove(&(before, number));
         }
         self.timers.insert((at, number));
-        let is_sooner = |polled: Option<Instant>| polled.is_none_or(|polled| at < polled);
-        matches!(self.poll, Poll::Until(polled) if is_sooner(polled))
+        matches!(self.poll, Poll::Until(until) if until.is_none_or(|until| at < until))
     }
 
     /// Ends the turn of a task. Returns whether it is due again.
@@ -414,10 +413,9 @@ impl Locked {
 
     /// True if turns are due, and no descriptor was polled for long.
     fn is_poll_due(&self, now: Instant) -> bool {
-        let is_recent = |at: Instant| now.saturating_duration_since(at) < POLL_INTERVAL;
         !self.order.is_empty()
             && self.poll == Poll::NoThread
-            && !self.polled_at.is_some_and(is_recent)
+            && self.polled_at.is_none_or(|at| now.saturating_duration_since(at) >= POLL_INTERVAL)
     }
 
     /// Wakes the members whose instant has come.

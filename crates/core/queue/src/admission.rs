@@ -2,7 +2,6 @@
 
 use crate::shared::Shared;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::task::Counts;
 
 /// Counts the jobs that wait, against the limit. What each thread counts often is its own: workers
 /// the jobs that begin, callers those that they submit.
@@ -49,24 +48,22 @@ impl<K> Shared<K> {
     /// Returns how many jobs were taken by workers or taken out. It only grows, so that one read
     /// too early admits too few.
     fn no_longer_waiting(&self) -> u64 {
-        let count = |it: &Counts| {
+        let taken = self.counts.iter().map(|it| {
             // A job that was cancelled, and then taken, counts as taken out alone.
             let skipped = it.skipped.load(Ordering::Acquire);
             it.taken.load(Ordering::Relaxed).saturating_sub(skipped)
-        };
-        let taken: u64 = self.counts.iter().map(count).sum();
-        taken + self.admitted.removed.load(Ordering::Relaxed)
+        });
+        taken.sum::<u64>() + self.admitted.removed.load(Ordering::Relaxed)
     }
 
     /// Returns how many jobs workers have taken and not ended.
     pub(crate) fn running(&self) -> usize {
-        let count = |it: &Counts| {
+        let running = self.counts.iter().map(|it| {
             // The ends are read first: a job that ends meanwhile counts as running.
             let over = it.ended.load(Ordering::Acquire) + it.skipped.load(Ordering::Acquire);
             it.taken.load(Ordering::Relaxed).saturating_sub(over)
-        };
-        let running: u64 = self.counts.iter().map(count).sum();
-        usize::try_from(running).unwrap_or(usize::MAX)
+        });
+        usize::try_from(running.sum::<u64>()).unwrap_or(usize::MAX)
     }
 
     /// Takes note that so many jobs were taken out.

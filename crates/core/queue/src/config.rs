@@ -35,7 +35,6 @@ impl Config {
     /// is left out.
     #[must_use]
     pub fn with_name(self, name: &str) -> Self {
-        let name = name.replace('\0', "");
-        Config { name, ..self }
+        Config { name: name.replace('\0', ""), ..self }
     }
 }

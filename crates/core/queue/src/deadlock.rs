@@ -88,10 +88,9 @@ pub(crate) fn enter(awaited: Place, job: Arc<dyn Job>) -> Result<Option<Waiting>
         }
         next = waits.get(&place).filter(is_open).map(|wait| wait.awaited);
     }
-    let within = |wait: &Wait, waiting: &Place| {
-        waiting.queue == own.queue && wait.awaited.queue == own.queue && is_open(&wait)
-    };
-    let others = waits.iter().filter(|(waiting, wait)| within(wait, waiting));
+    let others = waits.iter().filter(|(waiting, wait)| {
+        waiting.queue == own.queue && wait.awaited.queue == own.queue && is_open(wait)
+    });
     if awaited.queue == own.queue && others.count() + 1 >= workers {
         return Err(Error::new(ErrorKind::Deadlock));
     }

@@ -72,6 +72,13 @@ impl<K> Lane<K> {
         Lane { key, id, current: None, waiting: VecDeque::new(), cancelled: 0, extras: None }
     }
 
+    pub(crate) fn is_of(&self, hash: u64, key: &K) -> bool
+    where
+        K: Eq,
+    {
+        self.id.hash == hash && self.key == *key
+    }
+
     /// Returns how many jobs wait behind the one whose turn it is.
     pub(crate) fn len(&self) -> usize {
         self.kept() - self.cancelled

@@ -62,14 +62,15 @@ impl<K> Shard<K> {
     where
         K: Eq,
     {
-        let is_it = |lane: &Lane<K>| lane.id.hash == hash && lane.key == key;
-        if let Some(at) = self.collided.iter().position(is_it) {
+        if let Some(at) = self.collided.iter().position(|it| it.is_of(hash, &key)) {
             return (&mut self.collided[at], Some(key));
         }
         let number = self.lane_numbers + 1;
         let id = LaneId { hash, number };
         match self.lanes.entry(hash) {
-            Place::Occupied(place) if is_it(place.get()) => (place.into_mut(), Some(key)),
+            Place::Occupied(place) if place.get().is_of(hash, &key) => {
+                (place.into_mut(), Some(key))
+            }
             Place::Vacant(place) => {
                 self.lane_numbers = number;
                 (place.insert(Lane::new(key, id)), None)

@@ -224,12 +224,12 @@ impl<F: FnOnce() -> T + Send, T: Send> Completion<T> for Task<F, T> {
 
     fn poll(&self, waker: &Waker) -> Poll<Result<Outcome<T>, Error>> {
         // A waker's clone and drop are code of the caller's.
-        let waker = waker.clone();
+        let clone = waker.clone();
         let mut locked = lock(&self.locked);
         if let Some(taken) = locked.stage.take_outcome() {
             return Poll::Ready(taken);
         }
-        let replaced = locked.waker.replace(waker);
+        let replaced = locked.waker.replace(clone);
         drop(locked);
         drop(replaced);
         Poll::Pending

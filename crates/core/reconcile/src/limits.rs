@@ -172,14 +172,13 @@ mod tests {
         assert!(!unbounded.has_backoff());
         assert_eq!(unbounded.backoff(OpKey(1)), None);
 
-        let backoff = |key: OpKey| (key == OpKey(1)).then_some(Duration::from_secs(2));
         let limits = unbounded
             .with_extent(Extent::Dirty)
             .with_same_desired()
             .with_ops(3)
             .with_due(&[OpKey(1)])
             .with_should_continue(&|| false)
-            .with_backoff(&backoff);
+            .with_backoff(&|key| (key == OpKey(1)).then_some(Duration::from_secs(2)));
         assert_eq!(limits.extent(), Extent::Dirty);
         assert_eq!(limits.ops(), 3);
         assert_eq!(limits.due(), [OpKey(1)]);

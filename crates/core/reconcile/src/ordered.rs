@@ -394,9 +394,9 @@ mod tests {
     fn each_has_its_own_ledger_and_one_report_has_the_ops_of_both() {
         let mut pair = Pair::new(number("a", false), number("b", false), MemoryLedger::default());
         let (report, owned) = pass(&mut pair, PassLimits::default());
-        let report = report.unwrap();
-        assert!(report.converged());
-        assert_eq!(kinds(&report), [("a", true), ("b", true)]);
+        let passed = report.unwrap();
+        assert!(passed.converged());
+        assert_eq!(kinds(&passed), [("a", true), ("b", true)]);
         assert_eq!(owned, [3]);
         assert_eq!(pair.ledger.owned().unwrap(), [(b"b".to_vec(), vec![4])].into());
     }
@@ -431,8 +431,8 @@ mod tests {
 
     #[test]
     fn one_that_depends_on_the_first_runs_only_then_and_looks_at_everything() {
-        let pair = Pair::new(number("a", false), number("b", false), MemoryLedger::default());
-        let mut pair = pair.only_after(|report| report.1.is_applied());
+        let mut pair = Pair::new(number("a", false), number("b", false), MemoryLedger::default())
+            .only_after(|report| report.1.is_applied());
         let dirty = PassLimits::default().with_extent(Extent::Dirty);
         let (report, _) = pass(&mut pair, dirty.with_ops(0));
         assert!(report.unwrap().second.is_none());
@@ -450,8 +450,9 @@ mod tests {
         let (reads, writes): (Vec<_>, Vec<_>) =
             [pipe().unwrap(), pipe().unwrap()].into_iter().unzip();
         let [first, second] = <[_; 2]>::try_from(reads).unwrap();
-        let with = |events| Number { events: Some(events), ..number("a", false) };
-        let mut pair = Pair::new(with(first), with(second), MemoryLedger::default());
+        let [first, second] =
+            [first, second].map(|it| Number { events: Some(it), ..number("a", false) });
+        let mut pair = Pair::new(first, second, MemoryLedger::default());
         assert!(pair.subscribe(&(), Hints::new(|| {})).is_active());
         for (of, mut event) in writes.iter().enumerate() {
             assert!(!is_readable(&pair));

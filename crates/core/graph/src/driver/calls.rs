@@ -102,26 +102,20 @@ pub(super) fn call(shared: &Shared, mut calls: Vec<Call>) -> MutexGuard<'_, Core
         call_part(&calls, &mut results, apply);
     }
     let ended = calls.into_iter().zip(results).filter_map(|(call, result)| {
-        let (result, undo) = match result? {
-            Ok((verdict, undo)) => (Ok(verdict), undo),
-            Err(failure) => (Err(failure), None),
+        let (verdict, undo, message) = match result? {
+            Ok((verdict, undo)) => (Ok(verdict), undo, call.run_context.warning()),
+            Err(failure) => (Err(failure.class), None, Some(failure.message)),
         };
-        let verdict = result.as_ref().ok().copied();
         let is_interrupted = Arc::clone(&call.run_context.is_interrupted);
-        let message = match &result {
-            Ok(_) => call.run_context.warning(),
-            Err(failure) => Some(failure.message.clone()),
-        };
-        let result = result.map_err(|failure| failure.class);
         let kinds = call.run_context.kinds();
-        exchange(shared, call.run, &call.cell, verdict, call.run_context);
+        exchange(shared, call.run, &call.cell, verdict.ok(), call.run_context);
         if let Some(member) = call.cell.take_missed() {
             lock(&shared.core).wake_watched(member);
         }
         let cell = Arc::downgrade(&call.cell);
         // It may be the last hold of a vertex that has left: it is dropped without the lock.
         discard(call.cell);
-        Some((call.run, cell, result, message, undo, kinds, is_interrupted))
+        Some((call.run, cell, verdict, message, undo, kinds, is_interrupted))
     });
     let ended: Vec<_> = ended.collect();
     let mut core = shared.come();
@@ -153,14 +147,14 @@ impl Core {
     /// Keeps why a run failed, or what it warned of, unless another vertex is in its place.
     fn set_message(&mut self, run: RunId, cell: &Weak<Cell>, message: Option<String>) {
         let vertex = self.state.vertex_of(run);
-        let is_same = |it: &VertexId| Arc::as_ptr(&self.cells[it.0 as usize]) == cell.as_ptr();
-        let Some(vertex) = vertex.filter(is_same) else {
-            return;
-        };
-        match message {
-            Some(message) => self.messages.insert(vertex, message),
-            None => self.messages.remove(&vertex),
-        };
+        if let Some(vertex) = vertex
+            && Arc::as_ptr(&self.cells[vertex.0 as usize]) == cell.as_ptr()
+        {
+            match message {
+                Some(message) => self.messages.insert(vertex, message),
+                None => self.messages.remove(&vertex),
+            };
+        }
     }
 }
 
@@ -170,9 +164,11 @@ type Undo = Option<Arc<[u8]>>;
 
 /// Calls those that have no result yet and are to apply, or not.
 fn call_part(calls: &[Call], results: &mut [Option<Ended>], apply: bool) {
-    let is_part = |it: &(&Call, &mut Option<Ended>)| it.0.context.apply == apply && it.1.is_none();
-    let part = calls.iter().zip(results).filter(is_part);
-    let (calls, mut results): (Vec<_>, Vec<_>) = part.unzip();
+    let (calls, mut results): (Vec<_>, Vec<_>) = calls
+        .iter()
+        .zip(results)
+        .filter(|(call, result)| call.context.apply == apply && result.is_none())
+        .unzip();
     if calls.is_empty() {
         return;
     }
@@ -197,10 +193,10 @@ fn call_part(calls: &[Call], results: &mut [Option<Ended>], apply: bool) {
     };
     let ended = verdicts.into_iter().zip(calls).zip(&vertices);
     for (((verdict, call), vertex), result) in ended.zip(results) {
-        let record = || catch(|| Ok(vertex.record().map(Arc::from)));
         *result = Some(verdict.and_then(|verdict| {
-            let undo = call.has_records.then(record).transpose()?;
-            Ok((verdict, undo))
+            let has_records = call.has_records;
+            let undo = has_records.then(|| catch(|| Ok(vertex.record().map(Arc::from))));
+            Ok((verdict, undo.transpose()?))
         }));
     }
 }
@@ -215,17 +211,17 @@ pub(crate) fn check_apply(
     if let [first, others @ ..] = vertices
         && !others.is_empty()
     {
-        let failed = |failure: Failure| vec![Err(failure); contexts.len()];
-        match catch(|| Ok(first.check_apply_group(others, contexts, apply))) {
-            Ok(None) => {}
+        let failure = match catch(|| Ok(first.check_apply_group(others, contexts, apply))) {
+            Ok(None) => None,
             Ok(Some(results)) if results.len() == contexts.len() => return results,
-            Ok(Some(_)) => {
-                return failed(Failure::new(
-                    ErrorClass::Unknown,
-                    "the group's results are not one for each vertex; this is a fault of its code",
-                ));
-            }
-            Err(panic) => return failed(panic),
+            Ok(Some(_)) => Some(Failure::new(
+                ErrorClass::Unknown,
+                "the group's results are not one for each vertex; this is a fault of its code",
+            )),
+            Err(panic) => Some(panic),
+        };
+        if let Some(failure) = failure {
+            return vec![Err(failure); contexts.len()];
         }
     }
     let each = vertices.iter_mut().zip(contexts);

@@ -54,15 +54,16 @@ impl Place {
 impl Cell {
     pub(super) fn new(vertex: Box<dyn Vertex>, declared: &VertexSpec, at: u32) -> Self {
         let is_rare = declared.watched || !declared.rare().receives.is_empty();
-        let rare = || {
-            let place = Place(Arc::new(Numbered {
-                vertex: AtomicU32::new(at),
-                is_reversal: AtomicBool::new(false),
-            }));
-            let (member, is_missed) = (AtomicU64::new(0), AtomicBool::new(false));
-            Box::new(Rare { place, member, is_missed, seen: Mutex::default() })
-        };
-        Cell { vertex: Mutex::new(vertex), rare: is_rare.then(rare) }
+        let rare = is_rare.then(|| {
+            let vertex = AtomicU32::new(at);
+            Box::new(Rare {
+                place: Place(Arc::new(Numbered { vertex, is_reversal: AtomicBool::new(false) })),
+                member: AtomicU64::new(0),
+                is_missed: AtomicBool::new(false),
+                seen: Mutex::default(),
+            })
+        });
+        Cell { vertex: Mutex::new(vertex), rare }
     }
 
     /// Returns its place, if the vertex may be watched.

@@ -181,8 +181,8 @@ impl Core {
                 }
                 Action::RunGroup { runs } => {
                     let vertex = runs[0].1;
-                    let begin = |(run, vertex, context)| self.begin(shared, run, vertex, context);
-                    (vertex, Job::Run(runs.into_iter().map(begin).collect()))
+                    let calls = runs.into_iter().map(|it| self.begin(shared, it.0, it.1, it.2));
+                    (vertex, Job::Run(calls.collect()))
                 }
             };
             self.executing += 1;

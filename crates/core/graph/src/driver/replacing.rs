@@ -24,13 +24,15 @@ const MAX_TRIES: u32 = 100;
 pub(crate) fn build(
     vertices: impl IntoIterator<Item = (VertexSpec, Box<dyn Vertex>)>,
 ) -> Result<(Graph, Vec<Box<dyn Vertex>>), Error> {
-    let vertices = vertices.into_iter().map(|(spec, vertex)| {
-        // Should this panic, the runs will fail.
-        let records = catch(|| Ok(vertex.records())).unwrap_or(Records::Varying);
-        let announces = catch(|| Ok(vertex.announces())).unwrap_or_default();
-        (spec.with_records(records).with_announcements(announces), vertex)
-    });
-    let (specs, vertices): (Vec<_>, Vec<_>) = vertices.unzip();
+    let (specs, vertices): (Vec<_>, Vec<_>) = vertices
+        .into_iter()
+        .map(|(spec, vertex)| {
+            // Should this panic, the runs will fail.
+            let records = catch(|| Ok(vertex.records())).unwrap_or(Records::Varying);
+            let announces = catch(|| Ok(vertex.announces())).unwrap_or_default();
+            (spec.with_records(records).with_announcements(announces), vertex)
+        })
+        .unzip();
     Ok((Graph::new(specs)?, vertices))
 }
 
@@ -76,9 +78,7 @@ impl Driver {
         }
         let replaced = core.state.replace(now(), graph, &not_taken)?;
         let Core { values, state, .. } = &mut *core;
-        let is_gone = |(sender, port): &(Arc<str>, Arc<str>)| !state.has_value(sender, port);
-        let gone: Vec<_> = values.keys().filter(|it| is_gone(it)).cloned().collect();
-        let gone: Vec<_> = gone.iter().filter_map(|it| values.remove(it)).collect();
+        let gone: Vec<_> = values.extract_if(.., |it, _| !state.values.contains(it)).collect();
         let own = core.state.graph().own;
         let mut cells: Vec<Option<Arc<Cell>>> = vec![None; core.state.graph().len()];
         let mut messages = std::mem::take(&mut core.messages);
@@ -108,14 +108,10 @@ impl Driver {
         for (at, cell) in (0..).zip(&core.cells) {
             cell.set_place(Some(at), core.state.graph().is_reversal(VertexId(at)));
         }
-        let is_over = |cell: &Cell| !cell.place().is_some_and(Place::is_watching);
-        let over: Vec<u64> = core
+        let unwatched: Vec<_> = core
             .watched
-            .iter()
-            .filter(|(_, (cell, _))| is_over(cell))
-            .map(|(number, _)| *number)
+            .extract_if(.., |_, (cell, _)| !cell.place().is_some_and(Place::is_watching))
             .collect();
-        let unwatched: Vec<_> = over.iter().filter_map(|it| core.watched.remove(it)).collect();
         self.shared.wake(&mut core);
         drop(core);
         unwatched.into_iter().for_each(discard);
@@ -147,13 +143,14 @@ impl Driver {
 
 /// Starts threads of a name.
 pub(super) fn start_threads(name: &str, count: NonZeroUsize) -> Result<Runner, Error> {
-    let failed = |error: &dyn std::fmt::Display| {
-        Error::new(ErrorKind::Os, format!("cannot start thread {name:?}: {error}"))
+    let started = if name.contains('\0') {
+        Err("its name has a NUL byte; choose another".to_owned())
+    } else {
+        Runner::start(name, count).map_err(|error| error.to_string())
     };
-    if name.contains('\0') {
-        return Err(failed(&"its name has a NUL byte; choose another"));
-    }
-    Runner::start(name, count).map_err(|error| failed(&error))
+    started.map_err(|error| {
+        Error::new(ErrorKind::Os, format!("cannot start thread {name:?}: {error}"))
+    })
 }
 
 /// Makes a vertex that undoes what its record says.
@@ -194,11 +191,10 @@ pub(super) fn restore(
     records: &[(Arc<str>, Record)],
     restore: &Arc<Restore>,
 ) -> Result<Graph, Error> {
-    let made = records.iter().filter_map(|(name, record)| {
-        let made = record.made.as_ref()?;
-        Some((name.clone(), made.undo.clone()))
-    });
-    let made = made.collect::<BTreeMap<_, _>>();
+    let made: BTreeMap<_, _> = records
+        .iter()
+        .filter_map(|(name, record)| Some((name.clone(), record.made.as_ref()?.undo.clone())))
+        .collect();
     let not_taken = refused(&graph, vertices, &made);
     let mut restored = BTreeMap::new();
     for (name, undo) in made {
@@ -208,10 +204,8 @@ pub(super) fn restore(
         let made =
             catch(|| restore(&name, &undo)).map(|(spec, vertex)| (spec.with_name(&name), vertex));
         let declared = made.unwrap_or_else(|_| {
-            let spec = VertexSpec::new(&name);
-            let restore = Arc::clone(restore);
-            let name = name.clone();
-            (spec, Box::new(Unrestored { name, undo, restore }))
+            let (spec, restore) = (VertexSpec::new(&name), Arc::clone(restore));
+            (spec, Box::new(Unrestored { name: name.clone(), undo, restore }))
         });
         restored.insert(name, declared);
     }
@@ -219,11 +213,11 @@ pub(super) fn restore(
         return Ok(graph);
     }
     let specs = restored.values().map(|it| it.0.clone()).collect::<Vec<_>>();
-    let graph = graph.restore(records, specs)?;
-    let reversals = &graph.vertices[graph.own..];
+    let whole = graph.restore(records, specs)?;
+    let reversals = &whole.vertices[whole.own..];
     let found = reversals.iter().filter_map(|it| restored.remove(&it.name));
     vertices.extend(found.map(|it| it.1));
-    Ok(graph)
+    Ok(whole)
 }
 
 /// Has each vertex take over what was made under its name, and returns the names of those that do

@@ -73,22 +73,16 @@ impl fmt::Display for Snapshot {
 impl Core {
     /// Explains a vertex, with the message of its failure.
     pub(super) fn explain(&self, vertex: VertexId) -> Option<Explanation> {
-        let mut explained = self.state.explain(now(), vertex)?;
-        explained.message = self.message(vertex);
-        Some(explained)
-    }
-
-    fn message(&self, vertex: VertexId) -> Option<String> {
-        self.messages.get(&vertex).cloned()
+        let message = self.messages.get(&vertex).cloned();
+        Some(Explanation { message, ..self.state.explain(now(), vertex)? })
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {
         // In the order of the graph, as the snapshot is.
-        let mut explained = self.state.explain_all(now()).into_iter();
+        let mut all = self.state.explain_all(now()).into_iter();
         of(self.state.graph(), |vertex| {
-            let mut explained = explained.next()?;
-            explained.message = self.message(vertex);
-            Some(explained)
+            let message = self.messages.get(&vertex).cloned();
+            Some(Explanation { message, ..all.next()? })
         })
     }
 }
@@ -107,14 +101,17 @@ pub(crate) fn of(
         let children = graph.children(*parent);
         children.map(move |(child, kind)| (*parent, child, kind))
     });
-    let place = |vertex: VertexId| places[vertex.0 as usize];
     let kinds = graph.kinds.iter().map(|(&(parent, child), kinds)| {
-        let edge = (place(VertexId(parent)), place(VertexId(child)));
+        let edge = (places[parent as usize], places[child as usize]);
         (edge, kinds.names().map(str::to_owned).collect())
     });
     Snapshot {
         kinds: kinds.collect(),
-        edges: edges.map(|(parent, child, kind)| (place(parent), place(child), kind)).collect(),
+        edges: edges
+            .map(|(parent, child, kind)| {
+                (places[parent.0 as usize], places[child.0 as usize], kind)
+            })
+            .collect(),
         vertices: order.iter().filter_map(|it| explain(*it)).collect(),
     }
 }

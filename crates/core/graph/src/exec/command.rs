@@ -44,10 +44,9 @@ impl Command {
         program: impl AsRef<OsStr>,
         arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
     ) -> Self {
-        let arguments = arguments.into_iter();
         Command {
             program: program.as_ref().to_owned(),
-            arguments: arguments.map(|it| it.as_ref().to_owned()).collect(),
+            arguments: arguments.into_iter().map(|it| it.as_ref().to_owned()).collect(),
         }
     }
 
@@ -79,10 +78,12 @@ impl Command {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .process_group(0);
-        let not_started = |error: io::Error| self.not_started(&error);
-        let stderr = StandardError::new().map_err(not_started)?;
-        command.stderr(stderr.0.try_clone().map_err(not_started)?);
-        let mut child = inherited.spawn(&mut command).map_err(not_started)?;
+        let (stderr, mut child) = StandardError::new()
+            .and_then(|stderr| {
+                command.stderr(stderr.0.try_clone()?);
+                Ok((stderr, inherited.spawn(&mut command)?))
+            })
+            .map_err(|error| self.failed_to_start(error.kind(), &error))?;
         match watch(&child, &stderr, deadline).and_then(|has_ended| {
             let status = has_ended.then(|| child.wait()).transpose();
             status.map_err(|it| Errno::from_io_error(&it).unwrap_or(Errno::IO))
@@ -119,8 +120,8 @@ impl Command {
     fn find(&self, inherited: &Inherited) -> Result<PathBuf, Failure> {
         let users = TrustedUsers::current().map_err(|it| self.not_usable(&it))?;
         if self.program.as_bytes().contains(&b'/') {
-            let path =
-                std::path::absolute(&self.program).map_err(|error| self.not_started(&error))?;
+            let path = std::path::absolute(&self.program)
+                .map_err(|error| self.failed_to_start(error.kind(), &error))?;
             let found = users.program(path.as_os_str());
             return found.map_err(|it| self.not_usable(&it));
         }
@@ -153,10 +154,6 @@ impl Command {
             _ => error.io_kind(),
         };
         self.failed_to_start(kind, error)
-    }
-
-    fn not_started(&self, error: &io::Error) -> Failure {
-        self.failed_to_start(error.kind(), error)
     }
 
     fn failed_to_start(&self, kind: ErrorKind, error: &dyn Display) -> Failure {

@@ -72,18 +72,21 @@ impl Left {
         let content = read(&folder.join("cmdline"))?;
         let line: Vec<&[u8]> = content.strip_suffix(b"\0")?.split(|byte| *byte == 0).collect();
         // Of a script the interpreter comes first.
-        let words = words.iter().map(|word| word.as_bytes());
-        if !line.ends_with(&words.collect::<Vec<_>>()) {
+        if !line.ends_with(&words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>()) {
             return None;
         }
         let stat = String::from_utf8(read(&folder.join("stat"))?).ok()?;
         // The name before it may have anything in it.
-        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-        let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
-        let (parent, group, started) = (number(1)?, number(2)?, number(19)?);
+        let fields: Vec<u64> = stat
+            .rsplit_once(')')?
+            .1
+            .split_whitespace()
+            .map(|it| it.parse().unwrap_or_default())
+            .collect();
+        let (parent, group, ticks) = (*fields.get(1)?, *fields.get(2)?, *fields.get(19)?);
         let is_alone = group == u64::from(pid.as_raw_pid().unsigned_abs());
         let is_ours = parent == u64::from(getpid().as_raw_pid().unsigned_abs());
-        let started = started.saturating_mul(1_000) / clock_ticks_per_second().max(1);
+        let started = ticks.saturating_mul(1_000) / clock_ticks_per_second().max(1);
         (is_alone && !is_ours).then(|| Left { pid, started: Duration::from_millis(started) })
     }
 

@@ -162,8 +162,7 @@ impl Folders {
         let mut all = lock(&self.0.watched);
         let number = inotify::add_watch(&self.0.inotify, folder, EVENTS)?;
         let of_folder = all.entry(number).or_default();
-        let is_new = |it: &Watched| (it.id, &it.name) != (watched.id, &watched.name);
-        if of_folder.iter().all(is_new) {
+        if of_folder.iter().all(|it| (it.id, &it.name) != (watched.id, &watched.name)) {
             of_folder.push(watched);
         }
         Ok(number)
@@ -221,12 +220,9 @@ impl Inner {
             let is_lost = event.events().contains(ReadFlags::QUEUE_OVERFLOW);
             let is_of_folder = is_lost || event.events().intersects(of_folder);
             let name = event.file_name().map(|it| it.to_bytes());
-            let is_about = |number: i32, it: &Watched| {
-                is_lost
-                    || number == event.wd() && (is_of_folder || name == Some(it.name.as_bytes()))
-            };
-            for (number, of_number) in &*all {
-                let about = of_number.iter().filter(|it| is_about(*number, it));
+            for (_, of_folder) in all.iter().filter(|it| is_lost || *it.0 == event.wd()) {
+                let about =
+                    of_folder.iter().filter(|it| is_of_folder || name == Some(it.name.as_bytes()));
                 hinted.extend(about.map(|it| (it.id, it.hints.clone())));
             }
             if event.events().contains(ReadFlags::IGNORED) {

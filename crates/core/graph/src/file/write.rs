@@ -43,13 +43,14 @@ impl File {
     pub(super) fn attributes(&self, whose: &Whose<'_>, old: Option<&fs::Metadata>) -> Attributes {
         let is_ours = whose.folder.is_ours();
         let kept = old.filter(|old| is_ours || self.is_trusted(whose.users, old));
-        let ours = |id: u32| (!is_ours).then_some(id);
+        let (our_user, our_group) =
+            if is_ours { (None, None) } else { (Some(whose.users.us()), Some(getegid().as_raw())) };
         let kept_bits = if is_ours { 0o7777 } else { 0o7777 & !OTHERS_WRITE };
         let kept_mode = kept.map(|it| it.mode() & kept_bits);
         Attributes {
             keeps_extended: kept.is_some(),
-            user: self.user.or(kept.map(|it| it.uid())).or(ours(whose.users.us())),
-            group: self.group.or(kept.map(|it| it.gid())).or(ours(getegid().as_raw())),
+            user: self.user.or(kept.map(|it| it.uid())).or(our_user),
+            group: self.group.or(kept.map(|it| it.gid())).or(our_group),
             mode: self.mode.or(kept_mode).unwrap_or(DEFAULT_MODE),
         }
     }

@@ -132,8 +132,7 @@ impl State {
     /// are unsettled.
     pub(crate) fn explain(&self, now: Instant, vertex: VertexId) -> Option<Explanation> {
         self.graph.vertex(vertex)?;
-        let failed = || self.failed_ancestors(vertex.0);
-        Some(self.explain_with(now, vertex, failed))
+        Some(self.explain_with(now, vertex, || self.failed_ancestors(vertex.0)))
     }
 
     /// Explains all vertices, parents before children, in time linear in vertices and edges.
@@ -151,8 +150,7 @@ impl State {
         }
         let each = self.graph.order.iter();
         each.map(|&at| {
-            let failed = || std::mem::take(&mut failed[at as usize]);
-            self.explain_with(now, VertexId(at), failed)
+            self.explain_with(now, VertexId(at), || std::mem::take(&mut failed[at as usize]))
         })
         .collect()
     }
@@ -217,9 +215,10 @@ impl State {
 
     /// Returns the name of a vertex, so that one that is back differs from its reversal.
     fn label(&self, vertex: u32) -> String {
-        match self.graph.is_reversal(VertexId(vertex)) {
-            true => format!("the reversal of {}", self.graph.name(vertex)),
-            false => self.text(vertex),
+        if self.graph.is_reversal(VertexId(vertex)) {
+            format!("the reversal of {}", self.graph.name(vertex))
+        } else {
+            self.text(vertex)
         }
     }
 
@@ -256,11 +255,11 @@ impl State {
             waits.extend(self.graph.holds.of(vertex).iter().map(|&id| self.held(id)));
         }
         if waits.is_empty()
-            && let members = self.running_members(vertex)
-            && !members.is_empty()
+            && let running = self.running_members(vertex)
+            && !running.is_empty()
             && let Some(group) = self.group_name(vertex)
         {
-            let members = members.into_iter().map(|it| self.text(it)).collect();
+            let members = running.into_iter().map(|it| self.text(it)).collect();
             waits.push(Wait::Group { group, members });
         }
         let missing = self.missing_values(vertex);
@@ -362,10 +361,12 @@ impl fmt::Display for Wait {
             }
             Wait::Event => f.write_str("failed for good, waits for an event"),
             Wait::Time(time) => write!(f, "waits for {time:?}"),
-            Wait::Semaphore { id, holders } => match holders.is_empty() {
-                true => write!(f, "waits its turn for semaphore {id}"),
-                false => write!(f, "waits for semaphore {id}, held by {}", holders.join(", ")),
-            },
+            Wait::Semaphore { id, holders } if holders.is_empty() => {
+                write!(f, "waits its turn for semaphore {id}")
+            }
+            Wait::Semaphore { id, holders } => {
+                write!(f, "waits for semaphore {id}, held by {}", holders.join(", "))
+            }
             Wait::Group { group, members } => {
                 write!(f, "waits for the run of group {group}: {}", members.join(", "))
             }
@@ -382,9 +383,12 @@ pub(crate) struct OneLine<W>(pub(crate) W);
 
 impl<W: fmt::Write> fmt::Write for OneLine<W> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        text.chars().try_for_each(|it| match it.is_control() {
-            true => write!(self.0, "{}", it.escape_default()),
-            false => self.0.write_char(it),
+        text.chars().try_for_each(|it| {
+            if it.is_control() {
+                write!(self.0, "{}", it.escape_default())
+            } else {
+                self.0.write_char(it)
+            }
         })
     }
 }

@@ -72,18 +72,21 @@ impl State {
 
     /// Begins to apply, with those of the group that are to.
     pub(super) fn apply_together(&mut self, now: Instant, id: RunId) -> Option<Action> {
-        let group = |state: &Self, id| state.runs[state.place(id)?].group;
         let mut ids = vec![id];
-        if let Some(own) = group(self, id) {
+        if let Some(own) = self.group_of(id) {
             let all = std::mem::take(&mut self.to_apply).into_iter();
             let (with, others): (Vec<_>, Vec<_>) =
-                all.partition(|&it| group(self, it) == Some(own));
+                all.partition(|&it| self.group_of(it) == Some(own));
             self.to_apply = others.into();
             ids.extend(with);
             ids.sort_unstable();
         }
         let calls: Vec<Call> = ids.into_iter().filter_map(|it| self.apply(now, it)).collect();
         Action::of_runs(calls)
+    }
+
+    fn group_of(&self, run: RunId) -> Option<usize> {
+        self.runs[self.place(run)?].group
     }
 
     /// Takes a worker for a run, unless its group has one. Returns the group.

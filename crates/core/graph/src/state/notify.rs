@@ -81,8 +81,9 @@ impl State {
     /// True if the intent of a vertex names all that it notifies.
     pub(crate) fn is_intended(&self, vertex: u32) -> bool {
         let intent = self.slots[vertex as usize].intent();
-        let is_named = |child| intent.is_some_and(|it| it.0.contains_key(self.graph.name(child)));
-        self.graph.notified(vertex, &Kinds::All).all(|(child, _)| is_named(child))
+        self.graph
+            .notified(vertex, &Kinds::All)
+            .all(|(child, _)| intent.is_some_and(|it| it.0.contains_key(self.graph.name(child))))
     }
 
     /// Adds one refresh to each vertex that is notified of changes of these kinds, now or by the
@@ -99,12 +100,12 @@ impl State {
         }
         let children: BTreeSet<u32> = self.graph.notified(vertex, changed).map(|it| it.0).collect();
         let mut others = Vec::new();
-        let intent = intent.unwrap_or_default().0;
-        for (name, _) in intent.iter().filter(|(_, passed)| passed.meets(changed)) {
-            let found = self.graph.find(name).map(|it| it.0);
+        for (name, passed) in intent.unwrap_or_default().0 {
             // A change of its own is nothing new to a vertex.
-            let is_other = |it: &u32| self.graph.name(vertex) != name && !children.contains(it);
-            others.extend(found.filter(is_other));
+            if passed.meets(changed) && *self.graph.name(vertex) != name {
+                let found = self.graph.find(&name).map(|it| it.0);
+                others.extend(found.filter(|it| !children.contains(it)));
+            }
         }
         for &at in children.iter().chain(&others) {
             let pending = &mut self.slots[at as usize].pending;

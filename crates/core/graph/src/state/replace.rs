@@ -48,8 +48,8 @@ impl State {
         self.needed = self.still_needed(&fates);
         self.keep_values(&graph);
         let replaced = self.move_slots(&fates, graph);
-        let is_refused = |at: &u32| refused.contains(self.graph.name(*at));
-        self.refused = self.twins.values().copied().filter(is_refused).collect();
+        let twins = self.twins.values().copied();
+        self.refused = twins.filter(|at| refused.contains(self.graph.name(*at))).collect();
         self.move_runs(&fates);
         self.extend_intents();
         self.extend_made();

@@ -105,10 +105,11 @@ impl State {
         let announces = self.graph.vertices[vertex as usize].announces;
         let is_extended = !announces && self.extend_intent(vertex, &Kinds::All);
         let must_save = is_extended | self.record_plan(index);
-        match must_save {
-            true => self.waiting.push(id),
+        if must_save {
+            self.waiting.push(id);
+        } else {
             // The journal knows all of it, or no vertex is notified any more.
-            false => self.to_apply.push_back(id),
+            self.to_apply.push_back(id);
         }
     }
 
@@ -181,8 +182,7 @@ impl State {
         let announces = self.graph.vertices[vertex as usize].announces;
         if matches!(stage, Stage::Apply | Stage::Announced) {
             let unsaid = if announces { Kinds::default() } else { Kinds::All };
-            let kinds = kinds.clone().unwrap_or(unsaid);
-            self.slots[vertex as usize].add_doubt(kinds);
+            self.slots[vertex as usize].add_doubt(kinds.clone().unwrap_or(unsaid));
         }
     }
 
@@ -306,9 +306,7 @@ impl State {
 
     /// Returns the place of a run that is called, and waits for no record.
     pub(super) fn called(&self, id: RunId) -> Option<usize> {
-        let is_called = |at: &usize| {
-            matches!(self.runs[*at].stage, Stage::Check | Stage::Apply | Stage::Announced)
-        };
-        self.place(id).filter(is_called)
+        let at = self.place(id)?;
+        matches!(self.runs[at].stage, Stage::Check | Stage::Apply | Stage::Announced).then_some(at)
     }
 }

@@ -189,9 +189,8 @@ impl State {
     /// Takes a token, if the vertex has a rate.
     pub(crate) fn take_token(&mut self, now: Instant, vertex: u32) {
         if let Some((every, _)) = self.graph.vertices[vertex as usize].rare().rate {
-            let full_at = self.full_at.get(&vertex).map_or(now, |at| now.max(*at));
-            let full_at = full_at.checked_add(every).unwrap_or(full_at);
-            self.full_at.insert(vertex, full_at);
+            let before = self.full_at.get(&vertex).map_or(now, |at| now.max(*at));
+            self.full_at.insert(vertex, before.checked_add(every).unwrap_or(before));
         }
     }
 
@@ -292,14 +291,15 @@ impl State {
 
     fn is_held(&self, now: Instant, vertex: u32) -> bool {
         let slot = &self.slots[vertex as usize];
-        let has_failed = || {
-            let is_retried = slot.not_before().is_some_and(|at| at > now);
-            let is_watched_again = !slot.watched && slot.timer().is_some();
-            slot.halted || is_retried || is_watched_again
-        };
-        let is_waiting = slot.dirty && !slot.running && !slot.gone;
-        let mut needed = self.graph.needed(vertex);
-        is_waiting && (has_failed() || needed.any(|it| self.slots[it as usize].held))
+        if !slot.dirty || slot.running || slot.gone {
+            return false;
+        }
+        let is_retried = slot.not_before().is_some_and(|at| at > now);
+        let is_watched_again = !slot.watched && slot.timer().is_some();
+        slot.halted
+            || is_retried
+            || is_watched_again
+            || self.graph.needed(vertex).any(|it| self.slots[it as usize].held)
     }
 
     /// Takes note of whether a vertex is held. True if that is new.
@@ -355,12 +355,6 @@ impl State {
         let port = sends(&self.graph, &name, port)?.port.clone();
         self.values.insert((name.clone(), port));
         Some(name)
-    }
-
-    /// True if there is a value of a port. A vertex that is replaced keeps it, if it sends the
-    /// same type by it; one that leaves does not.
-    pub(crate) fn has_value(&self, sender: &Arc<str>, port: &Arc<str>) -> bool {
-        self.values.contains(&(sender.clone(), port.clone()))
     }
 }
 

@@ -24,12 +24,12 @@ pub(crate) struct Semaphore {
 
 impl Semaphores {
     pub(crate) fn new(graph: &Graph) -> Self {
-        let free = |(id, count): &(Arc<str>, u32)| Semaphore {
+        let all = graph.semaphores.iter().map(|(id, count)| Semaphore {
             id: id.clone(),
             free: i64::from(*count),
             waiting: BTreeMap::new(),
-        };
-        Semaphores(graph.semaphores.iter().map(free).collect())
+        });
+        Semaphores(all.collect())
     }
 
     pub(crate) fn wait(&mut self, ids: &[u32], ticket: u64, vertex: u32) {
@@ -53,8 +53,7 @@ impl Semaphores {
 
     /// Takes all, if it is the turn of the ticket at each.
     pub(crate) fn take(&mut self, ids: &[u32], ticket: u64) -> bool {
-        let is_turn = |&id: &u32| self.next(id).is_some_and(|(first, _)| first == ticket);
-        let taken = ids.iter().all(is_turn);
+        let taken = ids.iter().all(|&id| self.next(id).is_some_and(|(first, _)| first == ticket));
         if taken {
             self.cancel(ids, ticket);
             self.hold(ids);

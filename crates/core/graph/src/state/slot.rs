@@ -113,13 +113,12 @@ impl Slot {
     }
 
     fn shrink(&mut self) {
-        let is_empty = |it: &mut Box<Rare>| {
+        self.rare.take_if(|it| {
             it.intent.is_none()
                 && it.doubt.is_empty()
                 && it.timer.is_none()
                 && it.not_before.is_none()
-        };
-        self.rare.take_if(is_empty);
+        });
     }
 }
 

@@ -29,9 +29,9 @@ impl State {
     /// [reversed](Self::replace).
     pub(crate) fn to_adopt(&self, graph: &Graph) -> BTreeMap<Arc<str>, Arc<[u8]>> {
         let vertices = graph.vertices[..graph.own].iter().filter(|vertex| {
-            let found = self.graph.find(&vertex.name);
-            let is_kept = |it: VertexId| self.graph.vertices[it.0 as usize] == **vertex;
-            !found.is_some_and(|it| is_kept(it) && !self.twins.contains_key(&it.0))
+            !self.graph.find(&vertex.name).is_some_and(|VertexId(at)| {
+                self.graph.vertices[at as usize] == **vertex && !self.twins.contains_key(&at)
+            })
         });
         let made = vertices.filter_map(|it| self.made.get_key_value(&it.name));
         made.map(|(name, made)| (name.clone(), made.undo.clone())).collect()
@@ -90,13 +90,12 @@ impl State {
             // A run that only checked made nothing.
             Some(Some(_)) if made.is_none() && stage == Stage::Check => false,
             Some(Some(undo)) => {
-                let undo = undo.clone();
                 let after = if run.stale || vertex as usize >= self.graph.own {
                     made.iter().flat_map(|it| it.after.iter().cloned()).collect()
                 } else {
                     self.nearest_recorded(vertex)
                 };
-                self.put_made(vertex, undo, after)
+                self.put_made(vertex, undo.clone(), after)
             }
         }
     }
@@ -106,8 +105,7 @@ impl State {
         let name = self.graph.name(vertex).clone();
         let before = self.made.get(&name);
         let place = before.map_or(self.last_place.saturating_add(1), |it| it.place);
-        let after = after.into_iter().collect();
-        let made = Made { place, after, undo };
+        let made = Made { place, after: after.into_iter().collect(), undo };
         if before == Some(&made) {
             return false;
         }

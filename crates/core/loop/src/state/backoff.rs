@@ -129,15 +129,15 @@ impl Backoff {
         }
         let is_whole = pass.summary.is_some_and(|summary| !summary.truncated);
         if let Some(summary) = pass.summary {
-            let is_named = |key: &OpKey| summary.objects.contains_key(key);
             // An op that was looked for and is not named is not needed any more.
             let looked_for: Vec<OpKey> = match (is_whole, pass.is_full) {
                 (false, _) => Vec::new(),
                 (true, true) => self.failed.keys().copied().collect(),
                 (true, false) => due.clone(),
             };
-            let gone = looked_for.into_iter().filter(|key| !is_named(key));
-            gone.for_each(|key| self.forget(key));
+            for key in looked_for.into_iter().filter(|it| !summary.objects.contains_key(it)) {
+                self.forget(key);
+            }
             for (&key, &outcome) in &summary.objects {
                 match outcome {
                     Outcome::Pending(()) => {}
