@@ -9,7 +9,7 @@ use trueup_reconcile::ErrorClass;
 use super::Driver;
 use super::cell::{Cell, Place, catch, discard};
 use super::jobs::{Named, NamedJobs};
-use super::shared::{Core, stopped};
+use super::shared::stopped;
 use crate::error::ErrorKind;
 use crate::runner::Runner;
 use crate::sync::{lock, now};
@@ -77,8 +77,10 @@ impl Driver {
             return Err(stopped());
         }
         let replaced = core.state.replace(now(), graph, &not_taken)?;
-        let Core { values, state, .. } = &mut *core;
-        let gone: Vec<_> = values.extract_if(.., |it, _| !state.values.contains(it)).collect();
+        let values = std::mem::take(&mut core.values).into_iter();
+        let (kept, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            values.partition(|(it, _)| core.state.values.contains(it));
+        core.values = kept;
         let own = core.state.graph().own;
         let mut cells: Vec<Option<Arc<Cell>>> = vec![None; core.state.graph().len()];
         let mut messages = std::mem::take(&mut core.messages);
@@ -108,10 +110,11 @@ impl Driver {
         for (at, cell) in (0..).zip(&core.cells) {
             cell.set_place(Some(at), core.state.graph().is_reversal(VertexId(at)));
         }
-        let unwatched: Vec<_> = core
-            .watched
-            .extract_if(.., |_, (cell, _)| !cell.place().is_some_and(Place::is_watching))
-            .collect();
+        let (watched, unwatched): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            std::mem::take(&mut core.watched)
+                .into_iter()
+                .partition(|(_, (cell, _))| cell.place().is_some_and(Place::is_watching));
+        core.watched = watched;
         self.shared.wake(&mut core);
         drop(core);
         unwatched.into_iter().for_each(discard);
