@@ -72,7 +72,7 @@ impl Declared {
         for (section, elements) in &file.own_sections {
             match sections.parse(section, elements) {
                 Ok(desired) => own.extend(desired.map(|desired| (*section, desired))),
-                Err(wrong) => return Err(file::Error::invalid(&name, wrong).into()),
+                Err(wrong) => return Err(file::Error::new(&name, wrong).into()),
             }
         }
         Ok(Declared { name, file, options, own })

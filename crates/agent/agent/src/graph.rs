@@ -12,7 +12,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::time::Duration;
 
-use trueup_file::{self as file, FileContent, ManagedFile, NodeRef, Order};
+use trueup_file::{self as file, FileContent, ManagedFile, NodeRef};
 use trueup_graph::{
     Exec, Failure, File, Places, RunContext, Snapshot, Verdict, Vertex, VertexSpec,
 };
@@ -124,11 +124,11 @@ pub(crate) fn vertices(
     let world = world.into_iter().flat_map(world_vertices);
     let files_vertices = files(declared).iter().map(|file| {
         let (spec, vertex) = file_vertex(file, run);
-        (ordered(spec, &file.order, declared, &has), vertex)
+        (ordered(spec, &file.after, &file.on, declared, &has), vertex)
     });
     let execs_vertices = execs(declared).iter().map(|exec| {
         let (spec, vertex) = exec_vertex(exec, run);
-        (ordered(spec, &exec.order, declared, &has), vertex)
+        (ordered(spec, &exec.after, &exec.on, declared, &has), vertex)
     });
     let mut derived: BTreeMap<String, Vec<Derived>> = BTreeMap::new();
     for it in self::derived(declared, &has) {
@@ -222,8 +222,8 @@ fn file_vertex(declared: &ManagedFile, run: &Runs) -> Declared {
         FileContent::Text(text) => File::new(&declared.path, text.clone()),
         FileContent::Source(source) => File::from_source(&declared.path, source),
     };
-    let user = declared.owner.map(|owner| owner.user);
-    let group = declared.owner.and_then(|owner| owner.group);
+    let user = declared.owner.map(|(user, _)| user);
+    let group = declared.owner.and_then(|(_, group)| group);
     let vertex = vertex.with_mode(declared.mode).with_owner(user, group).with_places(&run.places);
     let (every, burst) = FILE_RATE;
     let spec = VertexSpec::new(&file_name(declared)).with_rate(every, burst);
@@ -259,7 +259,7 @@ pub(crate) fn exec(declared: &file::Exec, namespace: &Namespace) -> Exec {
         let (program, arguments) = split(check);
         vertex = vertex.with_check(program, arguments);
     }
-    if !declared.order.on.is_empty() && declared.every.is_none() {
+    if !declared.on.is_empty() && declared.every.is_none() {
         vertex = vertex.only_refreshed();
     }
     vertex
@@ -268,24 +268,30 @@ pub(crate) fn exec(declared: &file::Exec, namespace: &Namespace) -> Exec {
 fn exec_vertex(declared: &file::Exec, run: &Runs) -> Declared {
     let spec = VertexSpec::new(&exec_name(declared));
     // Nothing tells of what a check looks at.
-    let has_checks = declared.check.is_some() && declared.order.on.is_empty();
+    let has_checks = declared.check.is_some() && declared.on.is_empty();
     let every = declared.every.or(run.interval.filter(|_| has_checks));
     let mut spec = match every.filter(|_| run.interval.is_some()) {
         Some(every) => spec.unwatched().with_poll(every),
         None => spec.unwatched(),
     };
-    for semaphore in &declared.semaphores {
-        spec = spec.with_semaphore(&semaphore.id, semaphore.count);
+    for (id, count) in &declared.semaphores {
+        spec = spec.with_semaphore(id, *count);
     }
     let exec = exec(declared, &run.namespace);
     (settled(spec, declared), Box::new(exec))
 }
 
 /// Has a vertex run after what is declared.
-fn ordered(spec: VertexSpec, order: &Order, all: &file::File, has: &Has) -> VertexSpec {
-    let after = order.after.iter().flat_map(|it| names(it, all, has));
-    let spec = after.fold(spec, |spec, parent| spec.after(&parent));
-    order.on.iter().fold(spec, |spec, it| match section_of_network(it, has) {
+fn ordered(
+    spec: VertexSpec,
+    after: &[NodeRef],
+    on: &[NodeRef],
+    all: &file::File,
+    has: &Has,
+) -> VertexSpec {
+    let parents = after.iter().flat_map(|it| names(it, all, has));
+    let spec = parents.fold(spec, |spec, parent| spec.after(&parent));
+    on.iter().fold(spec, |spec, it| match section_of_network(it, has) {
         Some(section) => has
             .parts_of(section)
             .iter()

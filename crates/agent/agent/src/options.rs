@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trueup_file::{Partition, Settings, World};
+use trueup_file::Settings;
 use trueup_rtnl::{self as rtnl, MaxDeletes};
 use trueup_sysctl as sysctl;
 
@@ -22,8 +22,7 @@ pub struct Options {
 /// When `protocol` is reserved, which that of a file that was read never is.
 pub(crate) fn options(settings: &Settings, grace: Duration) -> Result<Options, rtnl::Error> {
     // What other hosts export may be emptied by mistake. A partition may let it go.
-    let keeps = |world: &&World| world.partition == Partition::Keep;
-    let of_world = settings.world.as_ref().filter(keeps);
+    let of_world = settings.world.as_ref().filter(|world| world.partition.is_none());
     let of_world = of_world.map(|_| MaxDeletes::Percent(50));
     let network = rtnl::Options::default()
         .with_registered_protocol(settings.protocol)?

@@ -435,7 +435,7 @@ impl Joined {
         let retained = Retained::read(&target.namespace, options, collects)?;
         let surroundings = Surroundings::new(&target.namespace, named, options.protocol());
         let config = CollectorConfig {
-            keep_for: world::partition(named.partition),
+            keep_for: named.partition,
             grace: named.grace,
             damping: DampingConfig::default().with_interval(named.damping),
             ..CollectorConfig::default()

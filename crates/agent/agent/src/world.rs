@@ -10,9 +10,8 @@ mod store;
 mod surroundings;
 
 use std::path::Path;
-use std::time::Duration;
 
-use trueup_file::{self as file, Partition};
+use trueup_file as file;
 use trueup_path::{open_any, read};
 use trueup_world::{Error, Export, World};
 
@@ -49,14 +48,6 @@ pub(crate) fn is_exported(world: &World, exports: &[Export]) -> Result<bool, Err
         found.is_some_and(|found| found.lease.is_some() && *found.data == *it.data)
     });
     Ok(are_there && own.values().all(|it| it.lease.is_none()))
-}
-
-pub(crate) fn partition(declared: Partition) -> Option<Duration> {
-    match declared {
-        Partition::Keep => None,
-        Partition::For(time) => Some(time),
-        Partition::Drop => Some(Duration::ZERO),
-    }
 }
 
 /// Returns what tells this agent from others that say they are the same host: the machine, and the

@@ -5,17 +5,16 @@ use trueup_net::{Desired, NexthopMode};
 
 use crate::error::{Diagnostic, MAX_PROBLEMS};
 use crate::file::File;
-use crate::file_keys::{self, NEXTHOPS, PROTOCOL, SYSCTL};
-use crate::graph::{Exec, ManagedFile};
+use crate::file_keys::{self, COLLECT, NEXTHOPS, PROTOCOL, SYSCTL, WORLD};
+use crate::graph::{EXEC, FILE};
 use crate::kinds;
 use crate::location::Cursor;
-use crate::section::{Elements, List, Opened, Section, own_sections};
+use crate::section::{Opened, Section};
 use crate::settings::{self, Settings};
 use crate::suggest::unknown;
 use crate::sysctl::Sysctls;
 use crate::tables::TableNames;
 use crate::value::{Fault, Key, Node, Result, Value, fault};
-use crate::world::Export;
 
 /// The part of a file that was read so far.
 pub(crate) struct Collector<'a> {
@@ -59,10 +58,8 @@ impl<'a> Collector<'a> {
 
     /// Returns true if nothing was declared.
     pub(crate) fn is_empty(&self) -> bool {
-        let mut sections = self.sections.iter();
-        let mut given = self.given.iter();
-        sections.all(|section| section.opened().is_none())
-            && !given.any(|key| file_keys::DECLARING.contains(key))
+        self.sections.iter().all(|section| section.opened().is_none())
+            && !self.given.iter().any(|key| file_keys::DECLARING.contains(key))
     }
 
     /// Takes a pair at the top of the file.
@@ -71,7 +68,7 @@ impl<'a> Collector<'a> {
             return self.file_key(name, &key, &value);
         }
         let section = self.position(&key)?;
-        let name = self.sections[section].elements.name();
+        let name = self.sections[section].name;
         if self.is_own(&key) && matches!(value.node, Node::Table(_)) {
             self.list(&key)?;
             self.element(name, value);
@@ -104,8 +101,7 @@ impl<'a> Collector<'a> {
         self.given.push(name);
         match name {
             SYSCTL => {
-                let sysctls = Sysctls::read(value, &mut self.cursor, &mut self.faults);
-                self.sysctls = Some(sysctls);
+                self.sysctls = Some(Sysctls::read(value, &mut self.cursor, &mut self.faults));
             }
             NEXTHOPS => match settings::nexthops(value) {
                 Ok(nexthops) => self.nexthops = nexthops,
@@ -126,8 +122,7 @@ impl<'a> Collector<'a> {
     pub(crate) fn list(&mut self, key: &Key<'a>) -> Result<()> {
         let section = self.section(key)?;
         if section.opened().is_some() {
-            let name = section.elements.name();
-            return fault(key.at, format!("`{name}` is given twice"));
+            return fault(key.at, format!("`{}` is given twice", section.name));
         }
         section.open(Opened::AsList, key.at);
         Ok(())
@@ -139,7 +134,7 @@ impl<'a> Collector<'a> {
         if section.opened() == Some(Opened::AsList) {
             let message = format!(
                 "`{}` was given as a list above: write all of them there, or none",
-                section.elements.name()
+                section.name
             );
             return fault(key.at, message);
         }
@@ -153,8 +148,7 @@ impl<'a> Collector<'a> {
         if self.faults.len() > MAX_PROBLEMS {
             return;
         }
-        let mut sections = self.sections.iter_mut();
-        let Some(section) = sections.find(|known| known.elements.name() == section) else {
+        let Some(section) = self.sections.iter_mut().find(|known| known.name == section) else {
             return;
         };
         match section.elements.read(&value, self.tables, &mut self.cursor) {
@@ -170,7 +164,7 @@ impl<'a> Collector<'a> {
     ///
     /// When there is no such section.
     pub(crate) fn section_name(&self, key: &Key<'_>) -> Result<&'static str> {
-        self.position(key).map(|section| self.sections[section].elements.name())
+        self.position(key).map(|section| self.sections[section].name)
     }
 
     /// Returns the section that `key` names.
@@ -184,15 +178,12 @@ impl<'a> Collector<'a> {
             let message = format!("`{name}` is no list of objects: write {example}");
             return fault(key.at, message);
         }
-        let mut names = self.sections.iter().map(|section| section.elements.name());
-        names.position(|name| name == key.name).map_or_else(
-            || {
-                let mut known: Vec<_> = file_keys::ALL.map(|(name, _)| name).into();
-                known.extend(self.sections.iter().map(|section| section.elements.name()));
-                fault(key.at, unknown("section", &key.name, "a file", &known))
-            },
-            Ok,
-        )
+        if let Some(position) = self.sections.iter().position(|known| known.name == key.name) {
+            return Ok(position);
+        }
+        let keys = file_keys::ALL.iter().map(|(name, _)| *name);
+        let known: Vec<_> = keys.chain(self.sections.iter().map(|known| known.name)).collect();
+        fault(key.at, unknown("section", &key.name, "a file", &known))
     }
 
     /// Takes the faults that were found, once all was read.
@@ -200,24 +191,20 @@ impl<'a> Collector<'a> {
         let mut faults = std::mem::take(&mut self.faults);
         if let Some(at) = self.not_adopted.filter(|_| self.settings.adopt) {
             let message = "adopt = false, and adopt = true at the top is for every object: remove \
-                           one of the two"
-                .to_owned();
-            faults.push(Fault { at, message });
+                           one of the two";
+            faults.push(Fault { at, message: message.to_owned() });
         }
         let Settings { protocol, protocol_is_mine, .. } = self.settings;
         if !protocol_is_mine && let Some(message) = self.tables.claim_on(protocol) {
-            let at = self.protocol_at;
-            faults.push(Fault { at, message });
+            faults.push(Fault { at: self.protocol_at, message });
         }
-        let missing = self.sections.iter().filter_map(|it| it.missing(&self.given));
-        faults.extend(missing);
+        faults.extend(self.sections.iter().filter_map(|it| it.missing(&self.given)));
         faults
     }
 
     /// Finds the objects whose key an earlier one has.
     pub(crate) fn duplicates(&self) -> Vec<Diagnostic> {
-        let each = self.sections.iter();
-        each.flat_map(|section| section.elements.duplicates()).collect()
+        self.sections.iter().flat_map(|section| section.elements.duplicates()).collect()
     }
 
     /// Returns what was declared, with the locations.
@@ -227,8 +214,8 @@ impl<'a> Collector<'a> {
             desired: Desired::default().with_nexthops(self.nexthops),
             ..File::default()
         };
-        for section in self.sections {
-            section.declare(&mut file);
+        for section in self.sections.into_iter().filter(|section| section.opened().is_some()) {
+            section.elements.declare(&mut file);
         }
         if let Some(sysctls) = self.sysctls {
             file.sysctl = Some(sysctls.desired);
@@ -238,15 +225,31 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// Returns an empty section of each sort, in the order in which they are written, and then one of
-/// each name in `own`.
-pub(crate) fn sections(own: &[&'static str]) -> Vec<Section> {
-    let others: [Box<dyn Elements>; 4] = [
-        Box::new(List::<Export>::at(|file| &mut file.exports)),
-        Box::new(List::at(|file| &mut file.collects)),
-        Box::new(List::<ManagedFile>::at(|file| &mut file.files)),
-        Box::new(List::<Exec>::at(|file| &mut file.execs)),
+/// Returns an empty section of each sort, and then one of each name in `own`.
+fn sections(own: &[&'static str]) -> Vec<Section> {
+    let others = [
+        Section::new("export", &[], |read, file| {
+            file.exports = Some(read.elements);
+            read.locations
+        })
+        .needing(WORLD),
+        Section::new(COLLECT, &[], |read, file| {
+            file.collects = Some(read.elements);
+            read.locations
+        })
+        .needing(WORLD),
+        Section::new(FILE, &[], |read, file| {
+            file.files = Some(read.elements);
+            read.locations
+        }),
+        Section::new(EXEC, &[], |read, file| {
+            file.execs = Some(read.elements);
+            read.locations
+        }),
     ];
-    let own = own_sections(own);
-    kinds::sections().into_iter().chain(others).chain(own).map(Section::new).collect()
+    kinds::sections()
+        .into_iter()
+        .chain(others)
+        .chain(own.iter().copied().map(Section::own))
+        .collect()
 }

@@ -8,28 +8,18 @@ use trueup_net::{Domain, InterfacePattern, ParseError};
 use crate::fields::Fields;
 use crate::parse;
 use crate::tables::TableNames;
-use crate::value::{Node, Result, Table, Value, fault};
-
-const NAME: &str = "name";
-const MAY_GO_ALONG: &str = "may_go_along";
-const INTERFACES: &str = "interfaces";
-const CREATED_INTERFACES: &str = "created_interfaces";
-const TABLES: &str = "tables";
-const PREFIXES: &str = "prefixes";
-const RULE_PRIORITIES: &str = "rule_priorities";
-const NEXTHOP_OBJECTS: &str = "nexthop_objects";
-const LEDGER_ONLY: &str = "ledger_only";
+use crate::value::{Node, Result, Table, Value, fault, text};
 
 const KEYS: [&str; 9] = [
-    NAME,
-    MAY_GO_ALONG,
-    INTERFACES,
-    CREATED_INTERFACES,
-    TABLES,
-    PREFIXES,
-    RULE_PRIORITIES,
-    NEXTHOP_OBJECTS,
-    LEDGER_ONLY,
+    "name",
+    "may_go_along",
+    "interfaces",
+    "created_interfaces",
+    "tables",
+    "prefixes",
+    "rule_priorities",
+    "nexthop_objects",
+    "ledger_only",
 ];
 
 /// The length of the longest name, in bytes.
@@ -37,73 +27,68 @@ const MAX_NAME: usize = 32;
 
 pub(crate) fn read(at: usize, table: &Table<'_>, tables: &TableNames) -> Result<Domain> {
     let fields = Fields::new("[domain]", at, table, &[&KEYS], tables)?;
-    let flag = |key| Ok(fields.read(key, parse::flag)?.unwrap_or_default());
     let priority = parse::span(0..=u32::MAX);
     let domain = Domain::default()
-        .with_name(fields.read(NAME, name)?)
+        .with_name(fields.read("name", name)?)
         .with_may_go_along(
-            list(&fields, MAY_GO_ALONG, "\"zebra\"", |value| protocol(value, tables))?
+            list(&fields, "may_go_along", "\"zebra\"", |value| protocol(value, tables))?
                 .into_iter()
                 .collect::<BTreeSet<u8>>(),
         )
-        .with_interfaces(list(&fields, INTERFACES, "\"veth*\"", pattern)?)
-        .with_created_interfaces(flag(CREATED_INTERFACES)?)
-        .with_tables(list(&fields, TABLES, "100", |value| table_span(value, tables))?)
-        .with_prefixes(list(&fields, PREFIXES, "\"10.0.0.0/8\"", parse::prefix)?)
-        .with_rule_priorities(list(&fields, RULE_PRIORITIES, "\"1000-1999\"", priority)?)
-        .with_nexthop_objects(flag(NEXTHOP_OBJECTS)?)
-        .with_ledger_only(flag(LEDGER_ONLY)?);
+        .with_interfaces(list(&fields, "interfaces", "\"veth*\"", pattern)?)
+        .with_created_interfaces(fields.flag("created_interfaces")?)
+        .with_tables(list(&fields, "tables", "100", |value| table_span(value, tables))?)
+        .with_prefixes(list(&fields, "prefixes", "\"10.0.0.0/8\"", parse::prefix)?)
+        .with_rule_priorities(list(&fields, "rule_priorities", "\"1000-1999\"", priority)?)
+        .with_nexthop_objects(fields.flag("nexthop_objects")?)
+        .with_ledger_only(fields.flag("ledger_only")?);
     if domain.ledger_only && domain.name.is_none() {
         return fields.fault(
-            LEDGER_ONLY,
+            "ledger_only",
             "`name` is missing: write name = \"pods\", and another one in each other file; files \
              without a name share a ledger, and each would delete what the other declares",
         );
     }
-    match domain.is_limited() || !domain.may_go_along.is_empty() {
-        true => Ok(domain),
-        false => fault(
-            at,
-            "nothing is in this domain: write a part, such as interfaces = [ \"veth*\" ], or leave \
-             `domain` out",
-        ),
+    if domain.is_limited() || !domain.may_go_along.is_empty() {
+        return Ok(domain);
     }
+    fault(
+        at,
+        "nothing is in this domain: write a part, such as interfaces = [ \"veth*\" ], or leave \
+         `domain` out",
+    )
 }
 
 /// Returns the keys that are given.
 pub(crate) fn write(domain: &Domain) -> Table<'static> {
     let mut table = Table::default();
-    table.set_some(NAME, domain.name.clone().map(|name| Node::Text(name.into())));
-    let text = |text: String| Node::Text(text.into());
-    let spans = |ranges: &[RangeInclusive<u32>]| {
-        let span = |range: &RangeInclusive<u32>| parse::span_node(*range.start(), *range.end());
-        ranges.iter().map(span).collect::<Node<'_>>()
-    };
-    if !domain.may_go_along.is_empty() {
-        let protocols: Node<'_> =
-            domain.may_go_along.iter().copied().map(|number| u32::from(number).into()).collect();
-        table.set(MAY_GO_ALONG, protocols);
-    }
-    if !domain.interfaces.is_empty() {
-        let patterns: Node<'_> =
-            domain.interfaces.iter().map(|pattern| text(pattern.to_string())).collect();
-        table.set(INTERFACES, patterns);
-    }
-    table.set_true(CREATED_INTERFACES, domain.created_interfaces);
-    if !domain.tables.is_empty() {
-        table.set(TABLES, spans(&domain.tables));
-    }
-    if !domain.prefixes.is_empty() {
-        let prefixes: Node<'_> =
-            domain.prefixes.iter().map(|prefix| text(prefix.to_string())).collect();
-        table.set(PREFIXES, prefixes);
-    }
-    if !domain.rule_priorities.is_empty() {
-        table.set(RULE_PRIORITIES, spans(&domain.rule_priorities));
-    }
-    table.set_true(NEXTHOP_OBJECTS, domain.nexthop_objects);
-    table.set_true(LEDGER_ONLY, domain.ledger_only);
+    table.set_some("name", domain.name.as_ref().map(text));
+    set_list(&mut table, "may_go_along", &domain.may_go_along, |number| u32::from(*number).into());
+    set_list(&mut table, "interfaces", &domain.interfaces, text);
+    table.set_true("created_interfaces", domain.created_interfaces);
+    set_list(&mut table, "tables", &domain.tables, span);
+    set_list(&mut table, "prefixes", &domain.prefixes, text);
+    set_list(&mut table, "rule_priorities", &domain.rule_priorities, span);
+    table.set_true("nexthop_objects", domain.nexthop_objects);
+    table.set_true("ledger_only", domain.ledger_only);
     table
+}
+
+/// Sets a key to a list, unless it is empty.
+fn set_list<'a, T: 'a>(
+    table: &mut Table<'static>,
+    key: &'static str,
+    items: impl IntoIterator<Item = &'a T>,
+    node: impl Fn(&'a T) -> Node<'static>,
+) {
+    let mut nodes = items.into_iter().map(node).peekable();
+    if nodes.peek().is_some() {
+        table.set(key, nodes.collect::<Node<'_>>());
+    }
+}
+
+fn span(range: &RangeInclusive<u32>) -> Node<'static> {
+    parse::span_node(*range.start(), *range.end())
 }
 
 /// Reads a list, which has one item at least; `example` is one.
@@ -127,14 +112,13 @@ fn list<T>(
 /// Reads what the domain is called: it becomes a part of the name of its journal.
 fn name(value: &Value<'_>) -> Result<String> {
     let name = parse::text(value, "a name, such as \"pods\"")?;
-    let is_right = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
-    match (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_right) {
-        true => Ok(name.to_owned()),
-        false => fault(
-            value.at,
-            format!("`{name}` is no name of a domain: write 1 to {MAX_NAME} of a-z, 0-9, - and _"),
-        ),
+    if (1..=MAX_NAME).contains(&name.len())
+        && name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_'))
+    {
+        return Ok(name.to_owned());
     }
+    let remedy = format!("write 1 to {MAX_NAME} of a-z, 0-9, - and _");
+    fault(value.at, format!("`{name}` is no name of a domain: {remedy}"))
 }
 
 /// Reads the protocol of another writer, by its name or number.
@@ -142,13 +126,12 @@ fn protocol(value: &Value<'_>, tables: &TableNames) -> Result<u8> {
     let Node::Text(name) = &value.node else {
         return parse::number(3..=u8::MAX)(value);
     };
-    tables.protocol(name).map_or_else(
-        || {
-            let message = format!("`{name}` is no protocol that is known here: write its number");
-            fault(value.at, message)
-        },
-        Ok,
-    )
+    match tables.protocol(name) {
+        Some(number) => Ok(number),
+        None => {
+            fault(value.at, format!("`{name}` is no protocol that is known here: write its number"))
+        }
+    }
 }
 
 fn pattern(value: &Value<'_>) -> Result<InterfacePattern> {
@@ -158,16 +141,12 @@ fn pattern(value: &Value<'_>) -> Result<InterfacePattern> {
 
 /// Reads a table, or two as `"FIRST-LAST"`.
 fn table_span(value: &Value<'_>, tables: &TableNames) -> Result<RangeInclusive<u32>> {
-    let is_span = |text: &str| {
-        text.split_once('-').is_some_and(|(first, last)| {
-            let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-            is_number(first) && is_number(last)
-        })
-    };
-    match &value.node {
-        Node::Text(text) if is_span(text) && tables.number(text).is_none() => {
-            parse::span(1..=u32::MAX)(value)
-        }
-        _ => parse::table(tables)(value).map(|table| table..=table),
+    if let Node::Text(text) = &value.node
+        && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-')
+        && text.bytes().filter(|byte| *byte == b'-').count() == 1
+        && tables.number(text).is_none()
+    {
+        return parse::span(1..=u32::MAX)(value);
     }
+    parse::table(tables)(value).map(|table| table..=table)
 }

@@ -15,23 +15,10 @@ pub(crate) const MAX_PROBLEMS: usize = 20;
 /// `edge.toml:12:7: what is wrong, and what to write instead`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    kind: ErrorKind,
     file: String,
     diagnostics: Vec<Diagnostic>,
     has_more: bool,
     is_transient: bool,
-}
-
-/// The sort of an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ErrorKind {
-    /// The file could not be read: missing, a directory, no permission.
-    Unreadable,
-    /// It is neither TOML nor JSON, or not UTF-8.
-    Syntax,
-    /// It is well formed, and declares what cannot be.
-    Invalid,
 }
 
 /// One problem of a file.
@@ -48,8 +35,7 @@ impl Error {
     /// Returns an error at a location of a file that was read, such as a device that does not
     /// exist.
     pub fn at(file: &str, location: Option<Location>, message: impl Into<String>) -> Error {
-        let diagnostic = Diagnostic { location, message: message.into() };
-        Error::new(ErrorKind::Invalid, file, vec![diagnostic])
+        Error::new(file, vec![Diagnostic { location, message: message.into() }])
     }
 
     /// Returns the error of a file that could not be read, with the remedy if there is one.
@@ -63,11 +49,8 @@ impl Error {
             }
             _ => format!("cannot be read: {error}"),
         };
-        let location = None;
-        let mut unreadable =
-            Error::new(ErrorKind::Unreadable, file, vec![Diagnostic { location, message }]);
-        unreadable.is_transient = error.raw_os_error().is_some_and(is_transient);
-        unreadable
+        let is_transient = error.raw_os_error().is_some_and(is_transient);
+        Error { is_transient, ..Error::at(file, None, message) }
     }
 
     /// Returns the error of a file that could not be opened, as [`unreadable`](Self::unreadable).
@@ -85,31 +68,17 @@ impl Error {
         self.is_transient
     }
 
-    /// Returns the sort of the error.
-    pub fn kind(&self) -> ErrorKind {
-        self.kind
-    }
-
-    /// Returns true if the file could not be read at all.
-    pub fn is_unreadable(&self) -> bool {
-        self.kind == ErrorKind::Unreadable
-    }
-
     /// Returns the diagnostics in the order of the file, at most 20.
     pub fn diagnostics(&self) -> &[Diagnostic] {
         &self.diagnostics
     }
 
     /// Returns the error of a file with these faults, as those of a section that another crate reads.
-    pub fn invalid(file: &str, diagnostics: Vec<Diagnostic>) -> Error {
-        Error::new(ErrorKind::Invalid, file, diagnostics)
-    }
-
-    pub(crate) fn new(kind: ErrorKind, file: &str, mut diagnostics: Vec<Diagnostic>) -> Error {
+    pub fn new(file: &str, mut diagnostics: Vec<Diagnostic>) -> Error {
         diagnostics.sort_by_key(|diagnostic| diagnostic.location);
         let has_more = diagnostics.len() > MAX_PROBLEMS;
         diagnostics.truncate(MAX_PROBLEMS);
-        Error { kind, file: file.to_owned(), diagnostics, has_more, is_transient: false }
+        Error { file: file.to_owned(), diagnostics, has_more, is_transient: false }
     }
 }
 
@@ -140,11 +109,11 @@ mod tests {
 
     #[test]
     fn each_problem_is_a_line_in_the_order_of_the_file_and_the_rest_is_mentioned() {
-        let diagnostic = |line| Diagnostic {
+        let diagnostics = (1..=22).rev().map(|line| Diagnostic {
             location: Some(Location { line, column: 1 }),
             message: "no".to_owned(),
-        };
-        let error = Error::new(ErrorKind::Invalid, "f", (1..=22).rev().map(diagnostic).collect());
+        });
+        let error = Error::new("f", diagnostics.collect());
         let text = error.to_string();
         assert!(text.starts_with("f:1:1: no\nf:2:1: no\n"), "{text}");
         assert!(text.ends_with("\nf:20:1: no\nf: and more errors"), "{text}");

@@ -3,6 +3,7 @@
 use trueup_net::Kind;
 
 use crate::file_keys;
+use crate::parse;
 use crate::suggest::unknown;
 use crate::tables::TableNames;
 use crate::value::{Key, Result, Table, Value, fault};
@@ -51,8 +52,7 @@ impl<'t> Fields<'t> {
 
     /// Returns the value of a key.
     pub(crate) fn get(&self, name: &str) -> Option<&'t Value<'t>> {
-        let found = self.table.iter().find(|(key, _)| key.name == name);
-        found.map(|(_, value)| value)
+        self.table.iter().find(|(key, _)| key.name == name).map(|(_, value)| value)
     }
 
     /// Returns true if a key is given.
@@ -76,8 +76,12 @@ impl<'t> Fields<'t> {
         name: &str,
         read: impl FnOnce(&'t Value<'t>) -> Result<T>,
     ) -> Result<Option<T>> {
-        let value = self.get(name).map(read).transpose();
-        value.map_err(|fault| fault.in_key(name))
+        self.get(name).map(read).transpose().map_err(|fault| fault.in_key(name))
+    }
+
+    /// Reads a key that is `true` or `false`, by default the latter.
+    pub(crate) fn flag(&self, name: &str) -> Result<bool> {
+        Ok(self.read(name, parse::flag)?.unwrap_or(false))
     }
 
     /// Reads a key that must be given; `example` shows how to write it.
@@ -101,6 +105,6 @@ impl<'t> Fields<'t> {
 
 /// True if it is the name of a section of objects.
 fn is_section(name: &str) -> bool {
-    let kinds = Kind::DECLARED.map(Kind::name);
-    kinds.contains(&name) || ["file", "exec", "collect", "export"].contains(&name)
+    Kind::DECLARED.map(Kind::name).contains(&name)
+        || ["file", "exec", "collect", "export"].contains(&name)
 }

@@ -6,10 +6,9 @@ mod managed_file;
 use std::fmt;
 use std::path::{Component, PathBuf};
 
-pub use exec::{Exec, Semaphore};
-pub use managed_file::{FileContent, ManagedFile, Owner};
+pub use exec::Exec;
+pub use managed_file::{FileContent, ManagedFile};
 
-use crate::fields::Fields;
 use crate::parse;
 use crate::value::{Result, Value, fault};
 
@@ -45,16 +44,6 @@ fn path(value: &Value<'_>) -> Result<PathBuf> {
 const AFTER: &str = "after";
 const ON: &str = "on";
 
-/// What a file or a command runs after.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Order {
-    /// What it runs after.
-    pub after: Vec<NodeRef>,
-    /// What it is refreshed by, and runs after.
-    pub on: Vec<NodeRef>,
-}
-
 /// What a file or a command refers to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NodeRef {
@@ -64,20 +53,6 @@ pub enum NodeRef {
     File(String),
     /// The command of this name.
     Exec(String),
-}
-
-impl Order {
-    /// Iterates over all of it.
-    pub fn iter(&self) -> impl Iterator<Item = &NodeRef> {
-        self.after.iter().chain(&self.on)
-    }
-
-    fn read(fields: &Fields<'_>) -> Result<Order> {
-        Ok(Order {
-            after: fields.read(AFTER, references)?.unwrap_or_default(),
-            on: fields.read(ON, references)?.unwrap_or_default(),
-        })
-    }
 }
 
 /// Writes the reference as in the file: `route`, `file.resolv`.
@@ -91,6 +66,7 @@ impl fmt::Display for NodeRef {
     }
 }
 
+/// Reads what a file or a command runs after, or is refreshed by.
 fn references(value: &Value<'_>) -> Result<Vec<NodeRef>> {
     let expected = "a list such as [ \"route\", \"file.resolv\" ]";
     parse::list(value, expected, |value| {
@@ -99,13 +75,11 @@ fn references(value: &Value<'_>) -> Result<Vec<NodeRef>> {
             None => Ok(NodeRef::Section(text.to_owned())),
             Some((FILE, name)) => Ok(NodeRef::File(name.to_owned())),
             Some((EXEC, name)) => Ok(NodeRef::Exec(name.to_owned())),
-            Some((section, _)) => fault(
-                value.at,
-                format!(
-                    "only files and commands are referred to by name: write \"{}\"",
-                    section.escape_debug()
-                ),
-            ),
+            Some((section, _)) => {
+                let name = section.escape_debug();
+                let message = "only files and commands are referred to by name: write";
+                fault(value.at, format!("{message} \"{name}\""))
+            }
         }
     })
 }

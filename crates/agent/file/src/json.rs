@@ -78,8 +78,7 @@ impl<'a> Input<'a> {
 
     /// Reads a string literal; it is borrowed unless it has escapes.
     fn string(&self, literal: &'a str) -> Result<Cow<'a, str>> {
-        let inner = literal.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-        match inner {
+        match literal.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
             Some(inner) if !inner.contains('\\') => Ok(Cow::Borrowed(inner)),
             _ => self.parse(literal).map(Cow::Owned),
         }
@@ -98,8 +97,8 @@ impl<'a> Input<'a> {
             Some(b'n') => Node::Other("null"),
             Some(b'[') => {
                 let elements: Vec<&RawValue> = self.parse(text)?;
-                let elements = elements.into_iter().map(|raw| self.value(raw, depth - 1));
-                Node::List(elements.collect::<Result<_>>()?)
+                let values = elements.into_iter().map(|raw| self.value(raw, depth - 1));
+                Node::List(values.collect::<Result<_>>()?)
             }
             Some(b'{') => {
                 let mut table = if self.is_sysctl { Table::unbounded() } else { Table::default() };
@@ -124,18 +123,15 @@ fn number<'a>(text: &str) -> Node<'a> {
 
 /// Returns what is wrong with a text that is no JSON, without the place.
 fn message(error: &serde_json::Error) -> String {
-    let message = error.to_string();
-    let message = message.rsplit_once(" at line ").map_or(&*message, |m| m.0);
-    match error.classify() {
-        Category::Eof => {
+    let placed = error.to_string();
+    let message = match placed.rsplit_once(" at line ").map_or(&*placed, |parts| parts.0) {
+        _ if error.classify() == Category::Eof => {
             "the JSON ends too early: a part of it is missing, or a bracket or quote is not closed"
-                .to_owned()
         }
-        _ if message == "expected value" => {
-            r#"expected a value, such as "text", 7, true, a list or an object"#.to_owned()
-        }
-        _ => message.to_owned(),
-    }
+        "expected value" => r#"expected a value, such as "text", 7, true, a list or an object"#,
+        message => message,
+    };
+    message.to_owned()
 }
 
 /// Returns the byte at a line and column of serde_json, which count bytes from 1 and name the last

@@ -4,6 +4,7 @@
 
 mod collect;
 mod domain;
+mod element;
 mod error;
 mod fields;
 mod file;
@@ -26,12 +27,12 @@ mod value;
 mod world;
 mod write;
 
-pub use error::{Diagnostic, Error, ErrorKind};
+pub use error::{Diagnostic, Error};
 pub use file::{File, OwnElement};
-pub use graph::{Exec, FileContent, ManagedFile, NodeRef, Order, Owner, Semaphore};
+pub use graph::{Exec, FileContent, ManagedFile, NodeRef};
 pub use location::{Location, Locations};
 pub use settings::Settings;
 pub use suggest::nearest;
 pub use tables::TableNames;
-pub use world::{Certificate, Credentials, Export, Partition, StoreAddress, World, exported_route};
+pub use world::{Export, World, exported_route};
 pub use write::{to_json, to_toml};

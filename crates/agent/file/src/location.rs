@@ -26,8 +26,7 @@ impl fmt::Display for Location {
 /// The location of each object of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Locations {
-    pub(crate) objects: BTreeMap<Kind, Vec<Location>>,
-    /// Those of elements that are no objects of the kernel, by section.
+    /// Those of the elements of each section.
     pub(crate) elements: BTreeMap<&'static str, Vec<Location>>,
     pub(crate) sysctls: BTreeMap<Key, Location>,
 }
@@ -36,17 +35,21 @@ impl Locations {
     /// Returns the location of an object, by its kind and its position in the list of that kind; a
     /// route by its position in the order of their keys.
     pub fn at(&self, kind: Kind, index: usize) -> Option<Location> {
-        self.objects.get(&kind)?.get(index).copied()
+        self.element(kind.name(), index)
     }
 
     /// Returns the number of objects of a kind.
     pub fn count(&self, kind: Kind) -> usize {
-        self.objects.get(&kind).map_or(0, Vec::len)
+        self.elements.get(kind.name()).map_or(0, Vec::len)
     }
 
     /// Returns the location of a `[[collect]]`, by its position.
     pub fn of_collect(&self, index: usize) -> Option<Location> {
-        self.elements.get(COLLECT)?.get(index).copied()
+        self.element(COLLECT, index)
+    }
+
+    pub(crate) fn element(&self, section: &str, index: usize) -> Option<Location> {
+        self.elements.get(section)?.get(index).copied()
     }
 
     /// Returns the location of a sysctl.
@@ -69,8 +72,8 @@ impl<'a> Cursor<'a> {
     }
 
     pub(crate) fn location(&mut self, at: usize) -> Location {
-        let at = at.clamp(self.at, self.text.len().max(self.at));
-        for byte in &self.text[self.at..at] {
+        let end = at.clamp(self.at, self.text.len().max(self.at));
+        for byte in &self.text[self.at..end] {
             match byte {
                 b'\n' => {
                     self.location.line = self.location.line.saturating_add(1);
@@ -83,7 +86,7 @@ impl<'a> Cursor<'a> {
                 _ => {}
             }
         }
-        self.at = at;
+        self.at = end;
         self.location
     }
 }

@@ -2,12 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use trueup_net::Kind;
-
 use crate::error::{Diagnostic, MAX_PROBLEMS};
 use crate::file::File;
 use crate::file_keys::SYSCTL;
-use crate::graph::{EXEC, Exec, FILE, ManagedFile, NodeRef, Order};
+use crate::graph::{EXEC, Exec, FILE, ManagedFile, NodeRef};
 use crate::suggest::unknown;
 
 /// Finds what cannot be. The names of files, and those of commands, are unique.
@@ -31,8 +29,7 @@ struct Wrong<'a> {
 
 impl Wrong<'_> {
     fn add(&mut self, section: &str, at: usize, message: String) {
-        let locations = self.file.locations.elements.get(section);
-        let location = locations.and_then(|locations| locations.get(at).copied());
+        let location = self.file.locations.element(section, at);
         self.diagnostics.push(Diagnostic { location, message });
     }
 
@@ -51,10 +48,9 @@ impl Wrong<'_> {
     fn semaphores(&mut self, execs: &[Exec]) {
         let mut counts: HashMap<&str, u32> = HashMap::new();
         for (at, exec) in execs.iter().enumerate() {
-            for semaphore in &exec.semaphores {
-                let (id, count) = (&semaphore.id, semaphore.count);
-                let before = *counts.entry(id).or_insert(count);
-                if before != count {
+            for (id, count) in &exec.semaphores {
+                let before = *counts.entry(id).or_insert(*count);
+                if before != *count {
                     let message = format!(
                         "the semaphore `{id}` has the counts {before} and {count}: write one of \
                          them in every command"
@@ -69,8 +65,8 @@ impl Wrong<'_> {
         let sections = sections(self.file);
         let files: BTreeSet<&str> = files.iter().map(|it| &*it.name).collect();
         let names: BTreeSet<&str> = execs.iter().map(|it| &*it.name).collect();
-        for (section, at, order) in nodes(self.file) {
-            for reference in order.iter() {
+        for (section, at, references) in nodes(self.file) {
+            for reference in references {
                 let (sort, name, known) = match reference {
                     NodeRef::Section(name) => ("section", name, &sections),
                     NodeRef::File(name) => (FILE, name, &files),
@@ -83,10 +79,10 @@ impl Wrong<'_> {
                 if self.diagnostics.len() > MAX_PROBLEMS {
                     return;
                 }
-                let known: Vec<&str> = known.iter().copied().collect();
-                let message = match known.is_empty() {
-                    true => format!("`{reference}` is not in this file: write a [[{sort}]] of it"),
-                    false => unknown(sort, name, "this file", &known),
+                let message = if known.is_empty() {
+                    format!("`{reference}` is not in this file: write a [[{sort}]] of it")
+                } else {
+                    unknown(sort, name, "this file", &Vec::from_iter(known.iter().copied()))
                 };
                 self.add(section, at, message);
             }
@@ -101,8 +97,8 @@ impl Wrong<'_> {
         let files_at = (0..files.len()).map(|at| ((FILE, &*files[at].name), at));
         let execs_at = (0..execs.len()).map(|at| ((EXEC, &*execs[at].name), files.len() + at));
         let positions: BTreeMap<(&str, &str), usize> = files_at.chain(execs_at).collect();
-        let edges = nodes(self.file).map(|(_, _, order)| {
-            let after = order.iter().filter_map(|reference| match reference {
+        let edges = nodes(self.file).map(|(_, _, references)| {
+            let after = references.filter_map(|reference| match reference {
                 NodeRef::File(name) => positions.get(&(FILE, &**name)).copied(),
                 NodeRef::Exec(name) => positions.get(&(EXEC, &**name)).copied(),
                 NodeRef::Section(name) if name == FILE => Some(all_files),
@@ -117,45 +113,49 @@ impl Wrong<'_> {
         let Some(cycle) = find_cycle(&edges) else {
             return;
         };
-        let place = |at: usize| match at.checked_sub(files.len()) {
-            None => (FILE, at),
-            Some(exec) => (EXEC, exec),
-        };
-        let name = |at: usize| match place(at) {
-            (FILE, at) => format!("{FILE}.{}", files[at].name),
-            (_, at) => format!("{EXEC}.{}", execs[at].name),
-        };
         // The nodes of the sections are in no message.
-        let cycle: Vec<usize> = cycle.into_iter().filter(|at| *at < all_files).collect();
-        let names: Vec<String> = cycle.iter().chain(cycle.first()).map(|at| name(*at)).collect();
+        let places: Vec<(&str, usize)> = cycle
+            .into_iter()
+            .filter(|at| *at < all_files)
+            .map(|at| at.checked_sub(files.len()).map_or((FILE, at), |exec| (EXEC, exec)))
+            .collect();
+        let Some(&(section, at)) = places.first() else {
+            return;
+        };
+        let names: Vec<String> = places
+            .iter()
+            .chain([&(section, at)])
+            .map(|(section, at)| match *section {
+                FILE => format!("{FILE}.{}", files[*at].name),
+                _ => format!("{EXEC}.{}", execs[*at].name),
+            })
+            .collect();
         let message = format!(
             "a cycle: {}; remove one of these from `after` or `on`",
             names.join(" runs after ")
         );
-        if let Some(first) = cycle.first() {
-            let (section, at) = place(*first);
-            self.add(section, at, message);
-        }
+        self.add(section, at, message);
     }
 }
 
-/// Iterates over all files, and then over all commands, each with its section and its position.
-fn nodes(file: &File) -> impl Iterator<Item = (&'static str, usize, &Order)> {
-    let files = file.files.iter().flatten().map(|it| &it.order);
-    let execs = file.execs.iter().flatten().map(|it| &it.order);
-    let files = files.enumerate().map(|(at, order)| (FILE, at, order));
-    files.chain(execs.enumerate().map(|(at, order)| (EXEC, at, order)))
+/// Iterates over all files, and then over all commands, each with its section, its position and what
+/// it comes after.
+fn nodes(
+    file: &File,
+) -> impl Iterator<Item = (&'static str, usize, impl Iterator<Item = &NodeRef>)> {
+    let files = file.files.iter().flatten().map(|it| (&it.after, &it.on));
+    let execs = file.execs.iter().flatten().map(|it| (&it.after, &it.on));
+    files
+        .enumerate()
+        .map(|(at, order)| (FILE, at, order))
+        .chain(execs.enumerate().map(|(at, order)| (EXEC, at, order)))
+        .map(|(section, at, (after, on))| (section, at, after.iter().chain(on)))
 }
 
 /// Returns the names of the sections that are in the file.
 fn sections(file: &File) -> BTreeSet<&'static str> {
-    let managed = file.desired.managed();
-    let kinds = Kind::DECLARED.into_iter().filter(|kind| managed.contains(*kind));
-    let mut sections: BTreeSet<&str> = kinds.map(Kind::name).collect();
-    sections.extend(file.locations.elements.keys());
-    sections.extend(file.sysctl.as_ref().map(|_| SYSCTL));
-    sections.extend(file.own_sections.keys());
-    sections
+    let sections = file.locations.elements.keys().chain(file.own_sections.keys()).copied();
+    sections.chain(file.sysctl.is_some().then_some(SYSCTL)).collect()
 }
 
 /// Returns the nodes of a cycle, each of which has an edge to the next one, and the last to the

@@ -29,13 +29,11 @@ const MAX_NAME: usize = 255;
 /// Reads the name of an element of the file, which is no name of the kernel's.
 pub(crate) fn element_name(value: &Value<'_>) -> Result<String> {
     let name = text(value, "a name, such as \"pods\"")?;
-    match name.len() {
-        1..=MAX_NAME => Ok(name.to_owned()),
-        _ => fault(
-            value.at,
-            format!("a name has 1 to {MAX_NAME} bytes: write another one, such as \"pods\""),
-        ),
+    if (1..=MAX_NAME).contains(&name.len()) {
+        return Ok(name.to_owned());
     }
+    let message = format!("a name has 1 to {MAX_NAME} bytes: write another one, such as \"pods\"");
+    fault(value.at, message)
 }
 
 /// Reads a list of values.
@@ -95,6 +93,5 @@ pub(crate) fn known_word<T: Copy + PartialEq>(
     value: T,
     words: &[(&'static str, T)],
 ) -> Option<Node<'static>> {
-    let found = words.iter().find(|(_, known)| *known == value);
-    found.map(|(word, _)| Node::Text((*word).into()))
+    words.iter().find(|(_, known)| *known == value).map(|(word, _)| Node::Text((*word).into()))
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::value::RawValue;
 
 use crate::collect::Collector;
-use crate::error::{Diagnostic, Error, ErrorKind};
+use crate::error::{Diagnostic, Error};
 use crate::file::File;
 use crate::file_keys::{self, SYSCTL};
 use crate::json::{Input, Pairs};
@@ -63,10 +63,7 @@ impl File {
             .read_to_end(&mut bytes)
             .map_err(|error| Error::unreadable(name, &error))?;
         if bytes.len() as u64 > MAX_BYTES {
-            let message = "is larger than 1 GiB: no desired state is".to_owned();
-            let location = None;
-            let diagnostics = vec![Diagnostic { location, message }];
-            return Err(Error::new(ErrorKind::Unreadable, name, diagnostics));
+            return Err(Error::at(name, None, "is larger than 1 GiB: no desired state is"));
         }
         File::parse_with(name, &bytes, tables, own)
     }
@@ -98,48 +95,40 @@ impl File {
         tables: &TableNames,
         own: &[&'static str],
     ) -> std::result::Result<File, Error> {
-        let text = std::str::from_utf8(bytes).map_err(|error| {
-            let fault = Fault {
-                at: error.valid_up_to(),
-                message: "this is not UTF-8: save the file as UTF-8 text".to_owned(),
-            };
-            located(ErrorKind::Syntax, name, bytes, vec![fault])
+        let marked = std::str::from_utf8(bytes).map_err(|error| {
+            let message = "this is not UTF-8: save the file as UTF-8 text".to_owned();
+            located(name, bytes, vec![Fault { at: error.valid_up_to(), message }])
         })?;
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let text = marked.strip_prefix('\u{feff}').unwrap_or(marked);
         if let Some(at) = yaml(name, text) {
             let message = "this is YAML: a desired state is TOML, such as [[route]] above dst = \
                            \"10.0.0.0/8\" and via = \"10.1.0.9\", or JSON of the same shape"
                 .to_owned();
-            let faults = vec![Fault { at, message }];
-            return Err(located(ErrorKind::Syntax, name, text.as_bytes(), faults));
+            return Err(located(name, text.as_bytes(), vec![Fault { at, message }]));
         }
         let mut collector = Collector::new(text, tables, own);
         let is_json = name.ends_with(".json") || text.trim_start().starts_with('{');
         let syntax =
             if is_json { json(text, &mut collector) } else { toml::read(text, &mut collector) };
-        let is_wrong = |kind, faults| Err(located(kind, name, text.as_bytes(), faults));
         let mut faults = collector.take_faults();
-        if let Err(fault) = syntax {
-            faults.push(fault);
-            return is_wrong(ErrorKind::Syntax, faults);
-        }
-        if collector.is_empty() && faults.is_empty() {
+        faults.extend(syntax.err());
+        if faults.is_empty() && collector.is_empty() {
             let message = "this declares nothing: write a section, such as [[route]], or \
                            `route = []` for no routes"
                 .to_owned();
             faults.push(Fault { at: 0, message });
         }
         if !faults.is_empty() {
-            return is_wrong(ErrorKind::Invalid, faults);
+            return Err(located(name, text.as_bytes(), faults));
         }
         let duplicates = collector.duplicates();
         if !duplicates.is_empty() {
-            return Err(Error::new(ErrorKind::Invalid, name, duplicates));
+            return Err(Error::new(name, duplicates));
         }
         let file = collector.finish();
         match order_check::check(&file) {
             wrong if wrong.is_empty() => Ok(file),
-            wrong => Err(Error::new(ErrorKind::Invalid, name, wrong)),
+            wrong => Err(Error::new(name, wrong)),
         }
     }
 }
@@ -147,10 +136,6 @@ impl File {
 /// Returns where a text begins that is YAML: by its name, or by a first line that is a key with a colon,
 /// an element with a hyphen, or the mark of a document. No line of TOML or JSON begins so.
 fn yaml(name: &str, text: &str) -> Option<usize> {
-    let is_blank = |line: &str| {
-        let line = line.trim_start();
-        line.is_empty() || line.starts_with('#')
-    };
     let (line, at) = text
         .split_inclusive('\n')
         .scan(0, |at, line| {
@@ -158,29 +143,25 @@ fn yaml(name: &str, text: &str) -> Option<usize> {
             *at += line.len();
             Some((line, start))
         })
-        .find(|(line, _)| !is_blank(line))
+        .find(|(line, _)| !matches!(line.trim_start().chars().next(), None | Some('#')))
         .unwrap_or(("", 0));
     let word = line.split(':').next().unwrap_or_default();
-    let is_word = |word: &str| {
-        let mut chars = word.chars();
-        chars.next().is_some_and(|first| first.is_ascii_alphabetic())
-            && chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
-    };
-    let has_key = word.len() < line.len() && is_word(word);
+    let has_key = word.len() < line.len()
+        && word.starts_with(|first: char| first.is_ascii_alphabetic())
+        && word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
     let is_yaml = name.ends_with(".yaml") || name.ends_with(".yml");
     let is_marked = line.starts_with("---") || line.starts_with("- ");
     (is_yaml || has_key || is_marked).then_some(at)
 }
 
 /// Returns the error of faults in `text`, each at its location.
-fn located(kind: ErrorKind, name: &str, text: &[u8], mut faults: Vec<Fault>) -> Error {
+fn located(name: &str, text: &[u8], mut faults: Vec<Fault>) -> Error {
     faults.sort_by_key(|fault| fault.at);
     let mut cursor = Cursor::new(text);
-    let diagnostic = |fault: Fault| Diagnostic {
-        location: Some(cursor.location(fault.at)),
-        message: fault.message,
-    };
-    Error::new(kind, name, faults.into_iter().map(diagnostic).collect())
+    let diagnostics = faults
+        .into_iter()
+        .map(|Fault { at, message }| Diagnostic { location: Some(cursor.location(at)), message });
+    Error::new(name, diagnostics.collect())
 }
 
 /// Reads a text of JSON into `collector`, one object at a time.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use trueup_net::{
-    DEFAULT_PROTOCOL, Domain, Kind, Kinds, MaxDeletes, NexthopMode, ObjectKind as _, OnConflict,
-    Ownership, Protocols, each_kind, setters,
+    DEFAULT_PROTOCOL, Domain, Kind, MaxDeletes, NexthopMode, OnConflict, Ownership, Protocols,
+    setters,
 };
 
 use crate::domain;
@@ -111,11 +111,9 @@ impl Settings {
             PROTOCOL_IS_MINE => self.protocol_is_mine = parse::flag(value)?,
             ADOPT => self.adopt = parse::flag(value)?,
             ADOPT_PROTOCOLS => {
-                let Node::List(protocols) = &value.node else {
-                    return value.unexpected("a list of protocols, such as [ 12 ]");
-                };
-                let protocols = protocols.iter().map(parse::number(5..=u8::MAX));
-                self.adopt_protocols = protocols.collect::<Result<_>>()?;
+                let expected = "a list of protocols, such as [ 12 ]";
+                let protocols = parse::list(value, expected, parse::number(5..=u8::MAX))?;
+                self.adopt_protocols = protocols.into_iter().collect();
             }
             SYSCTL_REVERT => self.sysctl_revert = parse::flag(value)?,
             ON_CONFLICT => {
@@ -176,8 +174,7 @@ impl Settings {
         if self.domain.is_limited() {
             table.set(DOMAIN, Node::Table(domain::write(&self.domain)));
         }
-        let world = self.world.as_ref();
-        table.set_some(WORLD, world.map(|world| Node::Table(world::write(world))));
+        table.set_some(WORLD, self.world.as_ref().map(|world| Node::Table(world::write(world))));
         table
     }
 }
@@ -198,22 +195,20 @@ fn ownership(
 ) -> Result<BTreeMap<Kind, Ownership>> {
     let kinds = Kind::DECLARED.map(Kind::name);
     let fields = Fields::new("[ownership]", at, table, &[&kinds], tables)?;
-    let mut unmarked = Kinds::NONE;
-    each_kind!(K => if !K::BEARS_PROTOCOL {
-        unmarked = unmarked.with(K::KIND);
-    });
     let mut ownership = BTreeMap::new();
     for kind in Kind::DECLARED {
-        let read = |value| match parse::one_of(value, "proof of ownership", &PROOF_WORDS)? {
-            Ownership::Marker if unmarked.contains(kind) => {
-                let message = format!(
-                    "the kernel stores no marker on {kind}s: write \"ledger\", or leave it out"
-                );
-                fault(value.at, message)
+        let proof = fields.read(kind.name(), |value| {
+            match parse::one_of(value, "proof of ownership", &PROOF_WORDS)? {
+                Ownership::Marker if !kind.bears_protocol() => fault(
+                    value.at,
+                    format!(
+                        "the kernel stores no marker on {kind}s: write \"ledger\", or leave it out"
+                    ),
+                ),
+                proof => Ok(proof),
             }
-            proof => Ok(proof),
-        };
-        ownership.extend(fields.read(kind.name(), read)?.map(|proof| (kind, proof)));
+        })?;
+        ownership.extend(proof.map(|proof| (kind, proof)));
     }
     Ok(ownership)
 }

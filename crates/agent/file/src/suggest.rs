@@ -3,27 +3,20 @@
 /// Returns the message about an unknown `word`, with what to write instead of a word of another
 /// tool, or the nearest of the known words. `of` may be empty.
 pub(crate) fn unknown(sort: &str, word: &str, of: &str, known: &[&str]) -> String {
-    let nearest = nearest(word, known.iter().copied());
-    let remedy = remedy(of, word);
     let shown: String = word.chars().take(40).collect();
-    let of = match of {
-        "" => String::new(),
-        of => format!(" of {of}"),
+    let whose = if of.is_empty() { String::new() } else { format!(" of {of}") };
+    let hint = match (remedy(of, word), nearest(word, known.iter().copied())) {
+        (Some(remedy), _) => format!(": {remedy}"),
+        (None, Some(nearest)) => format!("; did you mean `{nearest}`?"),
+        (None, None) => format!("; write one of {}", known.join(", ")),
     };
-    if let Some(remedy) = remedy {
-        return format!("unknown {sort} `{shown}`{of}: {remedy}");
-    }
-    match nearest {
-        Some(nearest) => format!("unknown {sort} `{shown}`{of}; did you mean `{nearest}`?"),
-        None => format!("unknown {sort} `{shown}`{of}; write one of {}", known.join(", ")),
-    }
+    format!("unknown {sort} `{shown}`{whose}{hint}")
 }
 
 /// Returns the known word that was probably meant, if one is near enough.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let known = known.into_iter();
     let (distance, nearest) =
-        known.map(|candidate| (distance(word, candidate), candidate)).min()?;
+        known.into_iter().map(|candidate| (distance(word, candidate), candidate)).min()?;
     (distance <= (nearest.len() / 3).max(1)).then_some(nearest)
 }
 
@@ -51,74 +44,63 @@ fn distance(a: &str, b: &str) -> usize {
     rows[a.len()][b.len()]
 }
 
-/// The words, each with what they are keys of (any of these), and what to write instead.
-const WORDS: &[(&[&str], &[&str], &str)] = &[
-    (&["a route"], &["to", "destination", "dest", "prefix", "network", "target"], "write `dst`"),
+/// What words are keys of (any of these), the words, and what to write instead.
+const WORDS: &[(&str, &str, &str)] = &[
+    ("a route", "to destination dest prefix network target", "write `dst`"),
+    ("a route; a next hop", "gateway gw next_hop nexthop next_hop_address router", "write `via`"),
+    ("a route", "pref priority preference distance", "write `metric`"),
+    ("a route", "source prefsrc preferred_source", "write `src`"),
+    ("a route", "lookup table_id vrf", "write `table`"),
     (
-        &["a route", "a next hop"],
-        &["gateway", "gw", "next_hop", "nexthop", "next_hop_address", "router"],
-        "write `via`",
-    ),
-    (&["a route"], &["pref", "priority", "preference", "distance"], "write `metric`"),
-    (&["a route"], &["source", "prefsrc", "preferred_source"], "write `src`"),
-    (&["a route"], &["lookup", "table_id", "vrf"], "write `table`"),
-    (
-        &["a route", "an address"],
-        &["netmask", "mask", "prefixlen", "prefix_length"],
+        "a route; an address",
+        "netmask mask prefixlen prefix_length",
         "write the length behind the address, such as \"10.0.0.0/24\"",
     ),
+    ("an address", "ip addr local addresses", "write `address`, one in each [[address]]"),
+    ("a neighbour", "ip addr address to", "write `dst`"),
+    ("a neighbour", "mac macaddress mac_address hwaddr", "write `lladdr`"),
+    ("a link", "mac macaddress mac_address hwaddr lladdr", "write `address`"),
     (
-        &["an address"],
-        &["ip", "addr", "local", "addresses"],
-        "write `address`, one in each [[address]]",
-    ),
-    (&["a neighbour"], &["ip", "addr", "address", "to"], "write `dst`"),
-    (&["a neighbour"], &["mac", "macaddress", "mac_address", "hwaddr"], "write `lladdr`"),
-    (&["a link"], &["mac", "macaddress", "mac_address", "hwaddr", "lladdr"], "write `address`"),
-    (
-        &["a link"],
-        &["ports", "slaves", "members", "interfaces", "bridge_ports"],
+        "a link",
+        "ports slaves members interfaces bridge_ports",
         "write master = \"NAME\" in the [[link]] of each port",
     ),
     (
-        &["a link"],
-        &["addresses", "ip", "ipv4", "ipv6", "dhcp4", "dhcp6"],
+        "a link",
+        "addresses ip ipv4 ipv6 dhcp4 dhcp6",
         "write an [[address]] with `dev` and `address` for each",
     ),
-    (&["a link"], &["routes", "gateway4", "gateway6"], "write [[route]] with `dst` and `via`"),
-    (&["a link"], &["vni", "vlan_id", "vid", "tag"], "write `id`"),
-    (&["a link"], &["type"], "write `kind`"),
-    (&["a link"], &["parent", "lower", "base_iface", "dev"], "write `link`"),
-    (&["a link"], &["state", "enabled", "activation_mode"], "write `up`"),
-    (&["a link"], &["dstport", "destination_port"], "write `port`"),
-    (&["a rule"], &["pref", "preference", "prio", "order"], "write `priority`"),
-    (&["a rule"], &["lookup", "table_id"], "write `table`"),
-    (&["a rule"], &["mark"], "write `fwmark`"),
-    (&["a rule"], &["src", "source"], "write `from`"),
-    (&["a rule"], &["dst", "destination"], "write `to`"),
+    ("a link", "routes gateway4 gateway6", "write [[route]] with `dst` and `via`"),
+    ("a link", "vni vlan_id vid tag", "write `id`"),
+    ("a link", "type", "write `kind`"),
+    ("a link", "parent lower base_iface dev", "write `link`"),
+    ("a link", "state enabled activation_mode", "write `up`"),
+    ("a link", "dstport destination_port", "write `port`"),
+    ("a rule", "pref preference prio order", "write `priority`"),
+    ("a rule", "lookup table_id", "write `table`"),
+    ("a rule", "mark", "write `fwmark`"),
+    ("a rule", "src source", "write `from`"),
+    ("a rule", "dst destination", "write `to`"),
     (
-        &["a route", "an address", "a neighbour", "a next hop"],
-        &["device", "interface", "iface", "oif", "ifname", "next_hop_interface"],
+        "a route; an address; a neighbour; a next hop",
+        "device interface iface oif ifname next_hop_interface",
         "write `dev`",
     ),
+    ("a file", "nexthop next_hop", "write `via` and `dev`, or a list `nexthops`, in [[route]]"),
     (
-        &["a file"],
-        &["nexthop", "next_hop"],
-        "write `via` and `dev`, or a list `nexthops`, in [[route]]",
-    ),
-    (
-        &["a file"],
-        &["interface", "ethernets", "bridges", "vlans", "bonds", "iface", "netdev", "Match"],
+        "a file",
+        "interface ethernets bridges vlans bonds iface netdev Match",
         "write a [[link]] for each",
     ),
-    (&["a file"], &["Network", "network"], "write [[link]], [[address]] and [[route]]"),
+    ("a file", "Network network", "write [[link]], [[address]] and [[route]]"),
 ];
 
 /// Returns what to write instead of a word that another tool has for a key or section of `of`.
 pub(crate) fn remedy(of: &str, word: &str) -> Option<&'static str> {
-    let word = word.replace('-', "_");
-    let mut words = WORDS.iter();
-    let found = words.find(|(all, words, _)| all.contains(&of) && words.contains(&word.as_str()));
+    let known = word.replace('-', "_");
+    let found = WORDS.iter().find(|(all, words, _)| {
+        all.split("; ").any(|it| it == of) && words.split(' ').any(|it| it == known)
+    });
     found.map(|(_, _, remedy)| *remedy)
 }
 
@@ -128,8 +110,9 @@ mod tests {
 
     #[test]
     fn the_nearest_word_is_suggested_and_far_ones_are_not() {
-        let known = ["dst", "metric", "nexthops"];
-        let message = |word: &str| unknown("key", word, "a route", &known);
+        fn message(word: &str) -> String {
+            unknown("key", word, "a route", &["dst", "metric", "nexthops"])
+        }
         assert_eq!(message("metrc"), "unknown key `metrc` of a route; did you mean `metric`?");
         assert!(message("dts").ends_with("did you mean `dst`?"));
         assert!(message("fastest").ends_with("write one of dst, metric, nexthops"));

@@ -53,8 +53,7 @@ impl Sysctls {
             return fault(at, message);
         }
         self.locations.insert(key.clone(), cursor.location(at));
-        let inserted = self.desired.insert(key, value);
-        inserted.or_else(|error| fault(at, error.to_string()))
+        self.desired.insert(key, value).or_else(|error| fault(at, error.to_string()))
     }
 }
 
@@ -80,26 +79,29 @@ fn flatten<'t, 'a>(
 fn entry(path: &[&Key<'_>], value: &Value<'_>) -> Result<(SysctlKey, SysctlValue)> {
     let key = key(path)?;
     let read = match &value.node {
-        Node::Text(text) => text.parse(),
-        Node::Integer(number) => Ok((*number).into()),
-        Node::Bool(flag) => Ok((*flag).into()),
+        Node::Text(text) => {
+            text.parse().or_else(|error: Error| fault(value.at, format!("{key}: {error}")))?
+        }
+        Node::Integer(number) => (*number).into(),
+        Node::Bool(flag) => (*flag).into(),
         _ => {
-            let expected = format!("a string, a number, true or false for {key}");
+            let expected = format_args!("a string, a number, true or false for {key}");
             return value.unexpected(expected);
         }
     };
-    let read = read.or_else(|error| fault(value.at, format!("{key}: {error}")))?;
     Ok((key, read))
 }
 
 fn key(path: &[&Key<'_>]) -> Result<SysctlKey> {
     let (text, at) = match path {
         [whole] => (whole.name.to_string(), whole.at),
-        [first, between @ .., last] => {
+        [first, .., last] => {
             // Only the name of a device has dots, and it is neither the first nor the last part.
-            let dotted = [first, last].into_iter().find(|part| part.name.contains('.'));
-            let slashed = || path.iter().find(|part| part.name.contains('/'));
-            if let Some(part) = dotted.or_else(slashed) {
+            let mut ends = [first, last].into_iter();
+            if let Some(part) = ends
+                .find(|part| part.name.contains('.'))
+                .or_else(|| path.iter().find(|part| part.name.contains('/')))
+            {
                 let message = format!(
                     "`{}` is more than one part of a key: write each part alone, or the whole key \
                      as one string, such as \"net/ipv4/conf/eth0.100/rp_filter\"",
@@ -107,9 +109,7 @@ fn key(path: &[&Key<'_>]) -> Result<SysctlKey> {
                 );
                 return fault(last.at, message);
             }
-            let mut parts = vec![&*first.name];
-            parts.extend(between.iter().map(|part| &*part.name));
-            parts.push(&last.name);
+            let parts: Vec<&str> = path.iter().map(|part| &*part.name).collect();
             (parts.join("/"), last.at)
         }
         [] => (String::new(), 0),

@@ -97,25 +97,22 @@ impl TableNames {
     /// Returns the unassigned numbers that are not registered here either: `100 to 115, 117 to 185`.
     fn free_protocols(&self) -> String {
         let mut ranges: Vec<(u8, u8)> = Vec::new();
-        let is_free = |number: &u8| self.protocols.get(number).is_none_or(|name| name == OURS);
-        for number in Protocols::UNASSIGNED.filter(is_free) {
-            match ranges.last_mut() {
-                Some((_, last)) if *last + 1 == number => *last = number,
+        for number in Protocols::UNASSIGNED {
+            match (self.protocols.get(&number), ranges.last_mut()) {
+                (Some(name), _) if name != OURS => {}
+                (_, Some((_, last))) if *last + 1 == number => *last = number,
                 _ => ranges.push((number, number)),
             }
         }
-        let range = |(first, last)| match first == last {
-            true => format!("{first}"),
-            false => format!("{first} to {last}"),
-        };
-        let ranges: Vec<_> = ranges.into_iter().map(range).collect();
-        ranges.join(", ")
+        let words = ranges.into_iter().map(|(first, last)| {
+            if first == last { format!("{first}") } else { format!("{first} to {last}") }
+        });
+        Vec::from_iter(words).join(", ")
     }
 
     /// Returns the number of a protocol's name.
     pub(crate) fn protocol(&self, name: &str) -> Option<u8> {
-        let mut protocols = self.protocols.iter();
-        protocols.find(|(_, known)| *known == name).map(|(number, _)| *number)
+        self.protocols.iter().find(|(_, known)| *known == name).map(|(number, _)| *number)
     }
 
     /// Returns the number of a table's name.
@@ -131,8 +128,7 @@ impl TableNames {
 
 /// Reads a file of names; one that is missing, unreadable or not a regular file is empty.
 fn names_of(path: &Path) -> Result<String, Error> {
-    let read = open_any(path).and_then(|file| read(path, &file, MAX_BYTES));
-    match read {
+    match open_any(path).and_then(|file| read(path, &file, MAX_BYTES)) {
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Err(error) if error.kind() == ErrorKind::TooLarge => {
             let why = "it is larger than 1 MiB: split it, or remove what is no name";
@@ -149,8 +145,7 @@ fn names_of(path: &Path) -> Result<String, Error> {
 /// start with `#`. Other lines are skipped.
 fn numbered_names(text: &str) -> impl Iterator<Item = (u32, &str)> {
     text.lines().filter_map(|line| {
-        let line = line.split('#').next().unwrap_or_default();
-        let mut words = line.split_whitespace();
+        let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
         let (Some(number), Some(name), None) = (words.next(), words.next(), words.next()) else {
             return None;
         };

@@ -35,8 +35,7 @@ pub(crate) fn fault<T>(at: usize, message: impl Into<String>) -> Result<T> {
 
 /// Returns the fault of values that nest deeper than [`MAX_DEPTH`].
 pub(crate) fn too_deep(at: usize) -> Fault {
-    let message = format!("nested more than {MAX_DEPTH} deep");
-    Fault { at, message }
+    Fault { at, message: format!("nested more than {MAX_DEPTH} deep") }
 }
 
 /// A value, and the byte at which it starts.
@@ -169,8 +168,7 @@ impl<'a> Table<'a> {
         };
         let (at, name) = (first.at, first.name.clone());
         if self.position(&name).is_none() {
-            let table = Table { is_dotted: true, ..Table::unbounded() };
-            let node = Node::Table(table);
+            let node = Node::Table(Table { is_dotted: true, ..Table::unbounded() });
             self.insert(first, Value { at, node })?;
         }
         match self.get_mut(&name).map(|value| &mut value.node) {
@@ -189,8 +187,7 @@ impl<'a> Table<'a> {
     /// Adds a pair that was not read from a file. The caller uses no key twice.
     pub(crate) fn set(&mut self, name: &'static str, node: impl Into<Node<'a>>) {
         let key = Key { at: 0, name: Cow::Borrowed(name) };
-        let node = node.into();
-        self.entries.push((key, Value { at: 0, node }));
+        self.entries.push((key, Value { at: 0, node: node.into() }));
     }
 
     /// The same, if there is a value.

@@ -2,20 +2,18 @@
 
 mod store;
 
-use trueup_net::{IfName, Kind, NextHop, NextHops, Prefix, Route};
+use trueup_net::{IfName, Kind, NextHops, Prefix, Route};
 use trueup_world::{Collect, Hosts, check_route};
 
-pub use store::{Certificate, Credentials, Partition, StoreAddress, World};
+pub use store::World;
 pub(crate) use store::{read, write};
 
+use crate::element::{Element, FileObject as _};
 use crate::fields::Fields;
-use crate::file_keys::{COLLECT, WORLD};
 use crate::json;
-use crate::kinds::FileObject as _;
 use crate::parse;
-use crate::section::{Element, Keyed};
 use crate::tables::TableNames;
-use crate::text::json_table;
+use crate::text::Form;
 use crate::value::{Node, Result, Table, Value, fault};
 
 /// The word for all hosts.
@@ -67,17 +65,21 @@ impl Export {
         Kind::Route
     }
 
-    /// Returns the object as text, as [`exported_route`](crate::exported_route) reads it.
+    /// Returns the object as a resource of the world: JSON of the form of the file, as
+    /// [`exported_route`](crate::exported_route) reads it.
     pub fn data(&self) -> String {
-        to_data(&self.route)
+        let mut table = Table::default();
+        self.route.write(&mut table);
+        let mut data = String::new();
+        Form::Json.table(&table, &mut data);
+        data
     }
 }
 
 impl Element for Export {
-    const NAME: &'static str = "export";
     const WITH_ARTICLE: &'static str = "an export";
-    const NEEDS: Option<&'static str> = Some(WORLD);
     const KEYS: &'static [&'static str] = &["name", "to", "route"];
+    type Key = (Hosts, Kind, String);
 
     fn read(fields: &Fields<'_>) -> Result<Export> {
         let example = "route = { dst = \"10.20.1.0/24\", via = \"10.0.0.11\" }";
@@ -87,11 +89,6 @@ impl Element for Export {
             route: fields.required("route", example, read_route)?,
         })
     }
-}
-
-impl Keyed for Export {
-    const REMEDY: &'static str = "another name";
-    type Key = (Hosts, Kind, String);
 
     fn key(&self) -> Self::Key {
         (self.to.clone(), self.kind(), self.name.clone())
@@ -108,16 +105,18 @@ const COLLECTED: [(&str, Kind); 1] = [("route", Kind::Route)];
 /// The highest limit.
 const MAX_LIMIT: u32 = 1_000_000;
 
+/// Two that differ only in what they make of a route would make it twice.
 impl Element for Collect {
-    const NAME: &'static str = COLLECT;
     const WITH_ARTICLE: &'static str = "a collection";
-    const NEEDS: Option<&'static str> = Some(WORLD);
     const KEYS: &'static [&'static str] =
         &["kind", "from", "within", "limit", "metric", "table", "dev"];
+    const REMEDY: &'static str = "another table";
+    type Key = (Kind, Hosts, Vec<Prefix>, Option<u32>);
 
     fn read(fields: &Fields<'_>) -> Result<Collect> {
-        let kind = |value: &Value<'_>| parse::one_of(value, "kind to collect", &COLLECTED);
-        let kind = fields.required("kind", "kind = \"route\"", kind)?;
+        let kind = fields.required("kind", "kind = \"route\"", |value| {
+            parse::one_of(value, "kind to collect", &COLLECTED)
+        })?;
         let within = fields.required("within", "within = [ \"10.20.0.0/16\" ]", within)?;
         let mut collect = Collect::routes(within);
         collect.kind = kind;
@@ -129,12 +128,6 @@ impl Element for Collect {
         collect.dev = fields.read("dev", parse::name)?;
         Ok(collect)
     }
-}
-
-/// Two that differ only in what they make of a route would make it twice.
-impl Keyed for Collect {
-    const REMEDY: &'static str = "another table";
-    type Key = (Kind, Hosts, Vec<Prefix>, Option<u32>);
 
     fn key(&self) -> Self::Key {
         (self.kind, self.from.clone(), self.within.clone(), self.table)
@@ -171,28 +164,17 @@ fn read_route(value: &Value<'_>) -> Result<Route<IfName>> {
     let tables = TableNames::default();
     let fields = Fields::new("an exported route", value.at, table, &[&ROUTE_KEYS], &tables)?;
     let route = Route::read(&fields)?;
-    let leads_out = |hop: &NextHop<IfName>| hop.via.is_some() && hop.dev.is_none() && !hop.onlink;
-    let hops = route.nexthops.as_slice();
-    if matches!(route.nexthops, NextHops::Object(..)) || !hops.iter().all(leads_out) {
+    let mut hops = route.nexthops.as_slice().iter();
+    if matches!(route.nexthops, NextHops::Object(..))
+        || hops.any(|hop| hop.via.is_none() || hop.dev.is_some() || hop.onlink)
+    {
         return fault(
             value.at,
             "an exported route leads to gateways alone: leave `dev` and `onlink` out, which the \
              hosts that collect it have otherwise",
         );
     }
-    match check_route(&route) {
-        Ok(()) => Ok(route),
-        Err(why) => fault(value.at, why),
-    }
-}
-
-/// Writes a route as a resource of the world: JSON of the form of the file.
-fn to_data(route: &Route<IfName>) -> String {
-    let mut table = Table::default();
-    route.write(&mut table);
-    let mut data = String::new();
-    json_table(&table, &mut data);
-    data
+    check_route(&route).or_else(|why| fault(value.at, why)).map(|()| route)
 }
 
 /// Reads what another host exported, as a [`trueup_world::Acceptance`] asks for it.

@@ -5,94 +5,66 @@
 
 use std::fmt::Write as _;
 
+use trueup_net::Desired;
 use trueup_net::render::clean;
-use trueup_net::{Desired, Kind};
 
-use crate::collect::sections;
-use crate::section::{Output, Unwritable, Written};
+use crate::kinds;
 use crate::settings::Settings;
-use crate::text::{json_table, json_value, toml_pair, toml_pairs};
+use crate::text::Form;
 use crate::value::Node;
 
 /// Returns a desired state as TOML. Markers, indexes and status of objects are not written;
 /// `protocol` is, as the marker of the file. A kind that is `None` is left out.
 pub fn to_toml(settings: &Settings, desired: &Desired) -> String {
-    let mut out = Toml::default();
+    // Below a `[[header]]`, pairs and sections without objects would be keys of that object.
+    let (mut top, mut sections) = (String::new(), String::new());
     for (key, value) in settings.write(&desired.nexthops).iter() {
-        match &value.node {
-            Node::Table(table) => {
-                let _ = write!(out.sections, "\n[{}]\n", key.name);
-                toml_pairs(table, &mut out.sections);
-            }
-            _ => toml_pair(key, value, &mut out.top),
+        if let Node::Table(table) = &value.node {
+            let _ = write!(sections, "\n[{}]\n", key.name);
+            Form::Toml.lines(table, &mut sections);
+        } else {
+            Form::Toml.pair(key, value, &mut top);
+            top.push('\n');
         }
     }
-    write_sections(desired, &mut out);
-    out.top + &out.sections
-}
-
-/// Returns a desired state as JSON of the same shape. It has no comments, so that objects which a
-/// file cannot declare are missing.
-pub fn to_json(settings: &Settings, desired: &Desired) -> String {
-    let mut out = Json(String::new());
-    for (key, value) in settings.write(&desired.nexthops).iter() {
-        let before = if out.0.is_empty() { "{" } else { "," };
-        let _ = write!(out.0, "{before}\n  \"{}\": ", key.name);
-        json_value(value, &mut out.0);
-    }
-    write_sections(desired, &mut out);
-    out.0.push_str("\n}\n");
-    out.0
-}
-
-fn write_sections(desired: &Desired, out: &mut dyn Output) {
-    for section in sections(&[]) {
-        section.elements.write(desired, out);
-    }
-}
-
-/// Pairs, and sections without objects, come first: below a `[[header]]` they would be keys of that
-/// object.
-#[derive(Default)]
-struct Toml {
-    top: String,
-    sections: String,
-}
-
-impl Output for Toml {
-    fn section(&mut self, kind: Kind, objects: &mut dyn Iterator<Item = Written>) {
+    for (kind, objects) in kinds::written(desired) {
         let mut is_empty = true;
         for object in objects {
             match object {
                 Ok(table) => {
                     is_empty = false;
-                    let _ = write!(self.sections, "\n[[{kind}]]\n");
-                    toml_pairs(&table, &mut self.sections);
+                    let _ = write!(sections, "\n[[{kind}]]\n");
+                    Form::Toml.lines(&table, &mut sections);
                 }
-                Err(Unwritable { object, why }) => {
-                    // A name may have any character that the kernel allows.
-                    let what = format!("{object}: {why}");
-                    let _ = write!(self.sections, "\n# not here: {}\n", clean(&what));
-                }
+                // A name may have any character that the kernel allows.
+                Err(why) => _ = write!(sections, "\n# not here: {}\n", clean(&why)),
             }
         }
         if is_empty {
-            let _ = writeln!(self.top, "{kind} = []");
+            let _ = writeln!(top, "{kind} = []");
         }
     }
+    top + &sections
 }
 
-struct Json(String);
-
-impl Output for Json {
-    fn section(&mut self, kind: Kind, objects: &mut dyn Iterator<Item = Written>) {
-        let _ = write!(self.0, ",\n  \"{kind}\": [");
+/// Returns a desired state as JSON of the same shape. It has no comments, so that objects which a
+/// file cannot declare are missing.
+pub fn to_json(settings: &Settings, desired: &Desired) -> String {
+    let mut out = String::new();
+    for (key, value) in settings.write(&desired.nexthops).iter() {
+        out.push_str(if out.is_empty() { "{\n  " } else { ",\n  " });
+        Form::Json.pair(key, value, &mut out);
+    }
+    for (kind, objects) in kinds::written(desired) {
+        let _ = write!(out, ",\n  \"{kind}\": [");
         let mut before = "\n    ";
         for table in objects.flatten() {
-            self.0.push_str(before);
-            json_table(&table, &mut self.0);
+            out.push_str(before);
+            Form::Json.table(&table, &mut out);
             before = ",\n    ";
         }
-        self.0.push_str(if before.starts_with(',') { "\n  ]" } else { "]" });
+        out.push_str(if before.starts_with(',') { "\n  ]" } else { "]" });
     }
+    out.push_str("\n}\n");
+    out
 }

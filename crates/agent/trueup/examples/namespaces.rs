@@ -87,7 +87,7 @@ fn exec_vertex(declared: &trueup_file::Exec, namespaces: &[String]) -> Declared 
     let spec = VertexSpec::new(&format!("exec.{}", declared.name)).unwatched();
     let networks = namespaces.iter().map(|name| format!("network.{name}"));
     let spec = networks.fold(spec, |spec, network| spec.after(&network));
-    let on = declared.order.on.iter().map(ToString::to_string);
+    let on = declared.on.iter().map(ToString::to_string);
     let spec = on.fold(spec, |spec, name| spec.refreshed_by(&name));
     let spec = spec.with_retry(u32::MAX, Duration::from_secs(1));
     (spec, Box::new(exec.only_refreshed()))

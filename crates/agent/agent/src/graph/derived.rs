@@ -55,11 +55,11 @@ struct Declared(BTreeMap<String, BTreeSet<String>>);
 
 impl Declared {
     fn of(declared: &File, has: &Has) -> Declared {
-        let files = files(declared).iter().map(|it| (file_name(it), &it.order));
-        let execs = execs(declared).iter().map(|it| (exec_name(it), &it.order));
-        let after = files.chain(execs).map(|(name, order)| {
-            let after = order.iter().flat_map(|it| names(it, declared, has));
-            (name, after.collect())
+        let files = files(declared).iter().map(|it| (file_name(it), (&it.after, &it.on)));
+        let execs = execs(declared).iter().map(|it| (exec_name(it), (&it.after, &it.on)));
+        let after = files.chain(execs).map(|(name, (after, on))| {
+            let parents = after.iter().chain(on).flat_map(|it| names(it, declared, has));
+            (name, parents.collect())
         });
         Declared(after.collect())
     }

@@ -34,11 +34,11 @@ impl WithRemedy {
             )
         });
         let certificate = match &named.certificate {
-            Some(files) => format!(
+            Some((cert_file, _)) => format!(
                 "if the member goes on to close the connection, it does not accept cert_file {}: \
                  give one of an authority that it trusts (its --trusted-ca-file), with its \
                  key_file",
-                files.cert_file.display()
+                cert_file.display()
             ),
             None => {
                 "if the member asks for a certificate (its --client-cert-auth), give cert_file \

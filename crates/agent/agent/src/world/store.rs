@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Result, error};
-use trueup_file::{self as file, StoreAddress};
+use trueup_file as file;
 use trueup_path::Place;
 use trueup_world::{Embedded, Error, Store, World};
 
@@ -35,9 +35,9 @@ pub enum Use {
 /// When the file of an embedded store cannot be opened, as while another process has it; when this
 /// program was built without etcd, and the file names members of it.
 pub fn open(declared: &file::World, directory: &Path, with: Use) -> Result<World> {
-    let store = match &declared.store {
-        StoreAddress::Embedded => embedded(directory, with)?,
-        StoreAddress::Etcd(endpoints) => etcd(declared, endpoints, Box::new(|_| {}))?,
+    let store = match &declared.endpoints {
+        None => embedded(directory, with)?,
+        Some(endpoints) => etcd(declared, endpoints, Box::new(|_| {}))?,
     };
     Ok(World::new(store, &declared.prefix, &declared.host)?)
 }
@@ -55,9 +55,9 @@ pub(crate) fn open_to_stay(
     directory: &Path,
     on_replaced: OnReplaced,
 ) -> Result<World> {
-    let store = match &declared.store {
-        StoreAddress::Embedded => embedded(directory, Use::Write)?,
-        StoreAddress::Etcd(endpoints) => etcd(declared, endpoints, on_replaced)?,
+    let store = match &declared.endpoints {
+        None => embedded(directory, Use::Write)?,
+        Some(endpoints) => etcd(declared, endpoints, on_replaced)?,
     };
     Ok(World::new(store, &declared.prefix, &declared.host)?)
 }
@@ -111,14 +111,14 @@ pub fn etcd_config(declared: &file::World, endpoints: &[String]) -> Result<trueu
     crate::core_dumps::forbid()?;
     let mut config = trueup_etcd::Config::new(endpoints.iter().cloned())
         .with_clear_password(declared.allow_clear_password);
-    if let Some(credentials) = &declared.credentials {
-        config = config.with_user(&credentials.user, &credentials.password_file);
+    if let Some((user, password_file)) = &declared.credentials {
+        config = config.with_user(user, password_file);
     }
     if let Some(ca_file) = &declared.ca_file {
         config = config.with_ca_file(ca_file);
     }
-    if let Some(certificate) = &declared.certificate {
-        config = config.with_cert_files(&certificate.cert_file, &certificate.key_file);
+    if let Some((cert_file, key_file)) = &declared.certificate {
+        config = config.with_cert_files(cert_file, key_file);
     }
     Ok(config)
 }

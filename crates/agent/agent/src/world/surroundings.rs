@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::error::{Context as _, Result};
-use trueup_file::{self as file, File, StoreAddress};
+use trueup_file::{self as file, File};
 use trueup_net::{Prefix, RouteKey};
 use trueup_reconcile::Hints;
 use trueup_rtnl::Namespace;
@@ -67,10 +67,8 @@ impl Surroundings {
             (Ok(here), Ok(there)) => here == there,
             _ => true,
         };
-        let members: Vec<(String, u16)> = match &named.store {
-            StoreAddress::Etcd(urls) if is_here => {
-                urls.iter().filter_map(|url| member(url)).collect()
-            }
+        let members: Vec<(String, u16)> = match &named.endpoints {
+            Some(urls) if is_here => urls.iter().filter_map(|url| member(url)).collect(),
             _ => Vec::new(),
         };
         let is_literal = |(host, _): &(String, u16)| host.parse::<IpAddr>().is_ok();

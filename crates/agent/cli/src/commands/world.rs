@@ -211,10 +211,10 @@ impl Store {
             return Err(file::Error::at(&declared.name, None, message).into());
         };
         if let Some((user, password_file)) = self.user.clone().zip(self.password_file.clone()) {
-            if named.store == file::StoreAddress::Embedded {
+            if named.endpoints.is_none() {
                 bail!("an embedded store has no users: leave out --user");
             }
-            named.credentials = Some(file::Credentials { user, password_file });
+            named.credentials = Some((user, password_file));
         }
         Ok((declared, named))
     }

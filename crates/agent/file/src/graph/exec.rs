@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use super::{AFTER, EXEC, ON, Order};
+use super::{AFTER, NodeRef, ON, references};
+use crate::element::Element;
 use crate::fields::Fields;
 use crate::parse;
-use crate::section::{Element, Keyed};
 use crate::value::{Result, Value, fault};
 
 const CHECK: &str = "check";
 const EVERY: &str = "every";
 
-/// How long a command may run, unless said otherwise: in seconds.
-const DEFAULT_TIMEOUT: u64 = 60;
+/// How long a command may run, unless said otherwise.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A day: the longest timeout, and the longest time between two checks.
 const DAY: u32 = 86_400;
@@ -28,9 +28,11 @@ pub struct Exec {
     pub name: String,
     /// The program, by its absolute path, and its arguments. No shell reads them.
     pub command: Vec<String>,
-    /// What the command runs after. If there is something that refreshes it, it runs only when that
-    /// has changed.
-    pub order: Order,
+    /// What the command runs after.
+    pub after: Vec<NodeRef>,
+    /// What the command is refreshed by, and runs after. If there is any, it runs only when that has
+    /// changed.
+    pub on: Vec<NodeRef>,
     /// The command that succeeds if there is nothing to do, in the same form; `None` without one.
     pub check: Option<Vec<String>>,
     /// The time between two checks of a running agent: more than 0, at most a day. `None`: that of
@@ -38,8 +40,9 @@ pub struct Exec {
     pub every: Option<Duration>,
     /// How long the command, and its check, may run: more than 0, at most a day.
     pub timeout: Duration,
-    /// The semaphores that are held while it runs, each id once.
-    pub semaphores: Vec<Semaphore>,
+    /// The ids and counts of the semaphores that are held while it runs: at most so many commands,
+    /// 1 to 1,000,000, with the id run at a time.
+    pub semaphores: Vec<(String, u32)>,
     /// The variables of the agent's that the command gets beside those that every command gets.
     pub environment: Vec<String>,
     /// The command has the agent's ambient capabilities.
@@ -48,17 +51,7 @@ pub struct Exec {
     pub netns: bool,
 }
 
-/// A semaphore: at most `count` commands with one id run at a time.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Semaphore {
-    /// The id.
-    pub id: String,
-    /// The count: 1 to 1,000,000.
-    pub count: u32,
-}
-
 impl Element for Exec {
-    const NAME: &'static str = EXEC;
     const WITH_ARTICLE: &'static str = "a command";
     const KEYS: &'static [&'static str] = &[
         "name",
@@ -73,12 +66,14 @@ impl Element for Exec {
         "ambient",
         "netns",
     ];
+    type Key = String;
 
     fn read(fields: &Fields<'_>) -> Result<Exec> {
-        let name = "name = \"reload-dns\"";
         let example = "command = [ \"/usr/bin/systemctl\", \"reload\", \"dns\" ]";
-        let (order, check) = (Order::read(fields)?, fields.read(CHECK, command)?);
-        if order.on.is_empty() && check.is_none() {
+        let after = fields.read(AFTER, references)?.unwrap_or_default();
+        let on = fields.read(ON, references)?.unwrap_or_default();
+        let check = fields.read(CHECK, command)?;
+        if on.is_empty() && check.is_none() {
             let message = "a command without `on` and `check` would always run: write one of them, \
                            such as on = [ \"file.resolv\" ]";
             return fault(fields.at, message);
@@ -90,25 +85,19 @@ impl Element for Exec {
             return fault(fields.at, message);
         }
         Ok(Exec {
-            name: fields.required("name", name, parse::element_name)?,
+            name: fields.required("name", "name = \"reload-dns\"", parse::element_name)?,
             command: fields.required("command", example, command)?,
-            order,
+            after,
+            on,
             check,
             every,
-            timeout: fields
-                .read("timeout", timeout)?
-                .unwrap_or(Duration::from_secs(DEFAULT_TIMEOUT)),
+            timeout: fields.read("timeout", timeout)?.unwrap_or(DEFAULT_TIMEOUT),
             semaphores: fields.read("semaphores", semaphores)?.unwrap_or_default(),
             environment: fields.read("environment", variables)?.unwrap_or_default(),
-            ambient: fields.read("ambient", parse::flag)?.unwrap_or(false),
-            netns: fields.read("netns", parse::flag)?.unwrap_or(false),
+            ambient: fields.flag("ambient")?,
+            netns: fields.flag("netns")?,
         })
     }
-}
-
-impl Keyed for Exec {
-    const REMEDY: &'static str = "another name";
-    type Key = String;
 
     fn key(&self) -> String {
         self.name.clone()
@@ -122,20 +111,17 @@ impl Keyed for Exec {
 fn command(value: &Value<'_>) -> Result<Vec<String>> {
     let example = "[ \"/usr/bin/systemctl\", \"reload\", \"dns\" ]";
     let expected = format!("a program and its arguments, such as {example}");
-    let word = |value: &Value<'_>| match parse::text(value, "a string")? {
+    let words = parse::list(value, &expected, |value| match parse::text(value, "a string")? {
         text if text.contains('\0') => fault(value.at, "an argument has no NUL: remove it"),
         text => Ok(text.to_owned()),
-    };
-    let words = parse::list(value, &expected, word)?;
+    })?;
     match words.first() {
         None => fault(value.at, format!("it is empty: write {example}")),
-        Some(program) if !program.starts_with('/') => fault(
-            value.at,
-            format!(
-                "the program `{}` has no absolute path: write one, as in {example}",
-                program.escape_debug()
-            ),
-        ),
+        Some(program) if !program.starts_with('/') => {
+            let shown = program.escape_debug();
+            let message = "has no absolute path: write one, as in";
+            fault(value.at, format!("the program `{shown}` {message} {example}"))
+        }
         Some(_) => Ok(words),
     }
 }
@@ -160,21 +146,16 @@ fn variables(value: &Value<'_>) -> Result<Vec<String>> {
     let expected = "a list of names, such as [ \"http_proxy\" ]";
     parse::list(value, expected, |value| {
         let name = parse::text(value, "the name of a variable, such as \"http_proxy\"")?;
-        match name.is_empty() || name.contains(['=', '\0']) {
-            true => fault(
-                value.at,
-                format!(
-                    "`{}` is no name of a variable: write the name alone, such as \"http_proxy\"",
-                    name.escape_debug()
-                ),
-            ),
-            false => Ok(name.to_owned()),
+        if !name.is_empty() && !name.contains(['=', '\0']) {
+            return Ok(name.to_owned());
         }
+        let message = "is no name of a variable: write the name alone, such as \"http_proxy\"";
+        fault(value.at, format!("`{}` {message}", name.escape_debug()))
     })
 }
 
-/// Reads semaphores, each id once.
-fn semaphores(value: &Value<'_>) -> Result<Vec<Semaphore>> {
+/// Reads semaphores, each once.
+fn semaphores(value: &Value<'_>) -> Result<Vec<(String, u32)>> {
     let expected = "a list such as [ \"reload:1\" ]";
     let mut semaphores = parse::list(value, expected, semaphore)?;
     semaphores.sort();
@@ -182,18 +163,16 @@ fn semaphores(value: &Value<'_>) -> Result<Vec<Semaphore>> {
     Ok(semaphores)
 }
 
-fn semaphore(value: &Value<'_>) -> Result<Semaphore> {
+fn semaphore(value: &Value<'_>) -> Result<(String, u32)> {
     let text = parse::text(value, "a semaphore as \"ID:COUNT\", such as \"reload:1\"")?;
-    let is_id = |id: &str| {
-        let is_known =
-            |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-        (1..=255).contains(&id.len()) && id.bytes().all(is_known)
-    };
     let parts =
         text.split_once(':').filter(|(_, count)| count.bytes().all(|digit| digit.is_ascii_digit()));
     match parts.map(|(id, count)| (id, count.parse())) {
-        Some((id, Ok(count @ 1..=MAX_COUNT))) if is_id(id) => {
-            Ok(Semaphore { id: id.to_owned(), count })
+        Some((id, Ok(count @ 1..=MAX_COUNT)))
+            if (1..=255).contains(&id.len())
+                && id.bytes().all(|it| it.is_ascii_alphanumeric() || b"-_.".contains(&it)) =>
+        {
+            Ok((id.to_owned(), count))
         }
         _ => fault(
             value.at,

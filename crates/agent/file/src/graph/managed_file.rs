@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use nix::errno::Errno;
 use nix::unistd::{Group, User};
 
-use super::{AFTER, FILE, ON, Order, path};
+use super::{AFTER, NodeRef, ON, path, references};
+use crate::element::Element;
 use crate::fields::Fields;
 use crate::parse;
-use crate::section::{Element, Keyed};
 use crate::value::{Result, Value, fault};
 
 const CONTENT: &str = "content";
@@ -29,19 +29,13 @@ pub struct ManagedFile {
     pub content: FileContent,
     /// The permissions, with the bits for set-user-id, set-group-id and sticky: 0 to 0o7777.
     pub mode: u32,
-    /// The owner; `None` leaves it as it is, unless another user can have made the file.
-    pub owner: Option<Owner>,
-    /// What the file is written after. It is looked at when what refreshes it has changed.
-    pub order: Order,
-}
-
-/// The owner of a file, by numbers: the file's names were looked up when it was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Owner {
-    /// The user.
-    pub user: u32,
-    /// The group; `None` leaves it as it is.
-    pub group: Option<u32>,
+    /// The numbers of the owner and of the group, whose names were looked up when the file was read.
+    /// `None` leaves either as it is, unless another user can have made the file.
+    pub owner: Option<(u32, Option<u32>)>,
+    /// What the file is written after.
+    pub after: Vec<NodeRef>,
+    /// What the file is written after, and looked at again if it has changed.
+    pub on: Vec<NodeRef>,
 }
 
 /// The content of a file.
@@ -54,19 +48,16 @@ pub enum FileContent {
 }
 
 impl Element for ManagedFile {
-    const NAME: &'static str = FILE;
     const WITH_ARTICLE: &'static str = "a file";
     const KEYS: &'static [&'static str] =
         &["name", "path", CONTENT, SOURCE, "mode", "owner", AFTER, ON];
+    type Key = String;
 
     fn read(fields: &Fields<'_>) -> Result<ManagedFile> {
-        let text = |value: &Value<'_>| {
-            let text = parse::text(value, "the content of the file")?;
-            Ok(FileContent::Text(text.to_owned()))
-        };
-        let source = |value: &Value<'_>| path(value).map(FileContent::Source);
-        let content = match (fields.read(CONTENT, text)?, fields.read(SOURCE, source)?) {
-            (Some(content), None) | (None, Some(content)) => content,
+        let text = fields.read(CONTENT, |value| parse::text(value, "the content of the file"))?;
+        let content = match (text, fields.read(SOURCE, path)?) {
+            (Some(text), None) => FileContent::Text(text.to_owned()),
+            (None, Some(source)) => FileContent::Source(source),
             (Some(_), Some(_)) => {
                 return fields.fault(SOURCE, "`content` is given: remove one of the two");
             }
@@ -82,14 +73,10 @@ impl Element for ManagedFile {
             content,
             mode: fields.read("mode", mode)?.unwrap_or(DEFAULT_MODE),
             owner: fields.read("owner", owner)?,
-            order: Order::read(fields)?,
+            after: fields.read(AFTER, references)?.unwrap_or_default(),
+            on: fields.read(ON, references)?.unwrap_or_default(),
         })
     }
-}
-
-impl Keyed for ManagedFile {
-    const REMEDY: &'static str = "another name";
-    type Key = String;
 
     fn key(&self) -> String {
         self.name.clone()
@@ -106,36 +93,28 @@ fn mode(value: &Value<'_>) -> Result<u32> {
     let is_octal = text.bytes().all(|digit| matches!(digit, b'0'..=b'7'));
     match u32::from_str_radix(text, 8) {
         Ok(mode) if is_octal && matches!(text.len(), 3 | 4) => Ok(mode),
-        _ => fault(
-            value.at,
-            format!(
-                "`{}` is no mode: write three or four octal digits, such as \"0644\"",
-                text.escape_debug()
-            ),
-        ),
+        _ => {
+            let message = "is no mode: write three or four octal digits, such as \"0644\"";
+            fault(value.at, format!("`{}` {message}", text.escape_debug()))
+        }
     }
 }
 
 /// Reads an owner: `USER` or `USER:GROUP`, each by name or by number. Names are looked up now, on
 /// this host, so that a wrong one is an error of the file and its place.
-fn owner(value: &Value<'_>) -> Result<Owner> {
+fn owner(value: &Value<'_>) -> Result<(u32, Option<u32>)> {
     let text = parse::text(value, "an owner as a string, such as \"root:root\"")?;
-    let mut parts = text.split(':');
-    let (user, group, more) = (parts.next(), parts.next(), parts.next());
-    let is_empty = |part: Option<&str>| part.is_some_and(str::is_empty);
-    let Some(user) = user.filter(|_| more.is_none() && !is_empty(user) && !is_empty(group)) else {
+    let parts: Vec<&str> = text.split(':').collect();
+    if parts.len() > 2 || parts.contains(&"") {
         let message = "write USER or USER:GROUP, each a name or a number, such as \"root:root\"";
         return fault(value.at, format!("`{}` is no owner: {message}", text.escape_debug()));
-    };
-    let user_id = |name: &str| Ok(User::from_name(name)?.map(|it| it.uid.as_raw()));
-    let group_id = |name: &str| Ok(Group::from_name(name)?.map(|it| it.gid.as_raw()));
-    Ok(Owner {
-        user: id(value, "user", user, user_id)?,
-        group: match group {
-            Some(group) => Some(id(value, "group", group, group_id)?),
-            None => None,
-        },
-    })
+    }
+    let user =
+        id(value, "user", parts[0], |name| Ok(User::from_name(name)?.map(|it| it.uid.as_raw())))?;
+    let group = parts.get(1).map(|group| {
+        id(value, "group", group, |name| Ok(Group::from_name(name)?.map(|it| it.gid.as_raw())))
+    });
+    Ok((user, group.transpose()?))
 }
 
 /// Reads a user or a group. Digits are a number.
@@ -146,24 +125,26 @@ fn id(
     look_up: impl Fn(&str) -> nix::Result<Option<u32>>,
 ) -> Result<u32> {
     let shown = text.escape_debug();
-    let message = match text.bytes().all(|byte| byte.is_ascii_digit()) {
-        true => match text.parse() {
-            // The last one means none to the kernel.
-            Ok(number) if number < u32::MAX => return Ok(number),
-            _ => format!("{shown} is no number of a {kind}: write one up to {}", u32::MAX - 1),
-        },
-        false => match look_up(text) {
-            Ok(Some(number)) => return Ok(number),
-            // A host without the database of users has none of that name: getpwnam(3).
-            Ok(None) | Err(Errno::ENOENT | Errno::ESRCH) => format!(
-                "there is no {kind} `{shown}` on this host: add it before the file is read \
-                 (`{kind}add`), or write a number"
-            ),
-            Err(error) => format!(
-                "the {kind} `{shown}` cannot be looked up ({}): write its number",
-                error.desc()
-            ),
-        },
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        // The last one means none to the kernel.
+        return text.parse().ok().filter(|number| *number < u32::MAX).map_or_else(
+            || {
+                let most = u32::MAX - 1;
+                fault(value.at, format!("{shown} is no number of a {kind}: write one up to {most}"))
+            },
+            Ok,
+        );
+    }
+    let message = match look_up(text) {
+        Ok(Some(number)) => return Ok(number),
+        // A host without the database of users has none of that name: getpwnam(3).
+        Ok(None) | Err(Errno::ENOENT | Errno::ESRCH) => format!(
+            "there is no {kind} `{shown}` on this host: add it before the file is read \
+             (`{kind}add`), or write a number"
+        ),
+        Err(error) => {
+            format!("the {kind} `{shown}` cannot be looked up ({}): write its number", error.desc())
+        }
     };
     fault(value.at, message)
 }

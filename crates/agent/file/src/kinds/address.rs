@@ -4,13 +4,12 @@ use std::net::IpAddr;
 
 use trueup_net::{Address, AddressFlags, AddressKey, FOREVER, Family, IfName, Lifetimes};
 
-use super::objects::FileObject;
+use crate::element::{Element, FileObject};
 use crate::fields::Fields;
 use crate::parse;
-use crate::section::Keyed;
 use crate::value::{Result, Table, Value, text};
 
-impl FileObject for Address<IfName> {
+impl Element for Address<IfName> {
     const WITH_ARTICLE: &'static str = "an address";
     const KEYS: &'static [&'static str] = &[
         "dev",
@@ -28,15 +27,15 @@ impl FileObject for Address<IfName> {
         "noprefixroute",
         "autojoin",
     ];
+    const REMEDY: &'static str = "another address";
+    type Key = AddressKey<IfName>;
 
     fn read(fields: &Fields<'_>) -> Result<Self> {
         let dev = fields.required("dev", "dev = \"eth0\"", parse::name)?;
-        let example = "address = \"10.0.0.1/24\"";
-        let mut address = Address::new(dev, fields.required("address", example, parse::network)?);
-        let family = address.family();
-        let v4_alone = ["label", "scope", "broadcast"];
-        if let Some(key) = v4_alone.into_iter().find(|key| fields.has(key))
-            && family == Family::Inet6
+        let network = fields.required("address", "address = \"10.0.0.1/24\"", parse::network)?;
+        let mut address = Address::new(dev, network);
+        if let Some(key) = ["label", "scope", "broadcast"].into_iter().find(|key| fields.has(key))
+            && address.family() == Family::Inet6
         {
             let message = format!("IPv6 addresses have no {key} to set: leave `{key}` out");
             return fields.fault(key, message);
@@ -58,11 +57,23 @@ impl FileObject for Address<IfName> {
                 address.flags = address.flags | flag;
             }
         }
-        let metric = fields.read("metric", parse::number(0..=u32::MAX))?;
-        address.metric = metric.unwrap_or(0);
+        address.metric = fields.read("metric", parse::number(0..=u32::MAX))?.unwrap_or(0);
         Ok(address)
     }
 
+    fn key(&self) -> AddressKey<IfName> {
+        self.canonical_key()
+    }
+
+    fn describe(&self) -> String {
+        match self.family() {
+            Family::Inet => format!("address {} on {}", self.address, self.dev),
+            Family::Inet6 => format!("address {} on {}", self.address.ip(), self.dev),
+        }
+    }
+}
+
+impl FileObject for Address<IfName> {
     fn write(&self, table: &mut Table<'static>) {
         table.set("dev", parse::name_node(&self.dev));
         table.set("address", text(self.address));
@@ -70,8 +81,7 @@ impl FileObject for Address<IfName> {
         if self.scope != Address::new(self.dev, self.address).scope {
             table.set("scope", parse::scope_node(self.scope));
         }
-        let label = self.label.as_ref();
-        table.set_some("label", label.map(|label| parse::bytes_node(label.as_bytes())));
+        table.set_some("label", self.label.map(|label| parse::bytes_node(label.as_bytes())));
         table.set_some("broadcast", self.broadcast.map(text));
         let Lifetimes { valid, preferred } = self.lifetimes;
         if valid != FOREVER {
@@ -91,31 +101,9 @@ impl FileObject for Address<IfName> {
     }
 }
 
-impl Keyed for Address<IfName> {
-    const REMEDY: &'static str = "another address";
-    type Key = AddressKey<IfName>;
-
-    fn key(&self) -> AddressKey<IfName> {
-        self.canonical_key()
-    }
-
-    fn describe(&self) -> String {
-        match self.family() {
-            Family::Inet => format!("address {} on {}", self.address, self.dev),
-            Family::Inet6 => format!("address {} on {}", self.address.ip(), self.dev),
-        }
-    }
-}
-
 /// Reads the address of the other end. As in iproute2 it may have a length, which is that of both
 /// ends.
 fn peer(fields: &Fields<'_>, address: &Address<IfName>) -> Result<Option<IpAddr>> {
-    let with_length = |value: &Value<'_>| match parse::text(value, "an address")? {
-        text if text.contains('/') => {
-            parse::network(value).map(|network| (network.ip(), Some(network.prefix())))
-        }
-        _ => parse::address(value).map(|peer| (peer, None)),
-    };
     let Some((peer, length)) = fields.read("peer", with_length)? else {
         return Ok(None);
     };
@@ -134,6 +122,15 @@ fn peer(fields: &Fields<'_>, address: &Address<IfName>) -> Result<Option<IpAddr>
         return fields.fault("peer", message);
     }
     Ok(Some(peer))
+}
+
+/// Reads an address with or without a length.
+fn with_length(value: &Value<'_>) -> Result<(IpAddr, Option<u8>)> {
+    if parse::text(value, "an address")?.contains('/') {
+        parse::network(value).map(|network| (network.ip(), Some(network.prefix())))
+    } else {
+        parse::address(value).map(|peer| (peer, None))
+    }
 }
 
 /// Reads the lifetimes. By default an address is preferred as long as it is valid.

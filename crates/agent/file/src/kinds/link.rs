@@ -6,10 +6,9 @@ use trueup_net::{IfName, Link, LinkKind};
 
 use kind::KEYS_OF_KINDS;
 
-use super::objects::FileObject;
+use crate::element::{Element, FileObject};
 use crate::fields::Fields;
 use crate::parse;
-use crate::section::Keyed;
 use crate::value::{Node, Result, Table, Value, fault, text};
 
 /// The keys that every link may have.
@@ -36,9 +35,10 @@ const MAX_ALIAS: usize = 255;
 /// MTU and intervals are `int`s in the kernel.
 const INT_MAX: u32 = i32::MAX as u32;
 
-impl FileObject for Link<IfName> {
+impl Element for Link<IfName> {
     const WITH_ARTICLE: &'static str = "a link";
     const KEYS: &'static [&'static str] = &all_keys();
+    type Key = IfName;
 
     fn read(fields: &Fields<'_>) -> Result<Self> {
         let name = fields.required("name", "name = \"br0\"", own_name)?;
@@ -51,17 +51,25 @@ impl FileObject for Link<IfName> {
         link.master = fields.read("master", master)?;
         link.alias = fields.read("alias", alias)?;
         link.group = fields.read("group", parse::number(0..=u32::MAX))?;
-        let is_own = |key: &&str| {
-            let value = fields.get(key).map(parse::name);
-            matches!(value, Some(Ok(other)) if other == name)
-        };
-        if let Some(key) = ["master", "link", "peer"].into_iter().find(is_own) {
+        if let Some(key) = ["master", "link", "peer"].into_iter().find(
+            |key| matches!(fields.get(key).map(parse::name), Some(Ok(other)) if other == name),
+        ) {
             let message = format!("{key}: {name} cannot be its own {key}: write another name");
             return fields.fault(key, message);
         }
         Ok(link)
     }
 
+    fn key(&self) -> IfName {
+        self.name
+    }
+
+    fn describe(&self) -> String {
+        format!("link {}", self.name)
+    }
+}
+
+impl FileObject for Link<IfName> {
     fn write(&self, table: &mut Table<'static>) {
         table.set("name", parse::name_node(&self.name));
         if let Some(kind) = &self.kind {
@@ -72,29 +80,20 @@ impl FileObject for Link<IfName> {
         table.set_some("mtu", self.mtu);
         table.set_some("address", self.address.map(text));
         table.set_some("addresses", self.only_addresses.then(|| text("only")));
-        let name = |name: &Option<IfName>| name.as_ref().map_or(text(""), parse::name_node);
-        table.set_some("master", self.master.as_ref().map(name));
+        let master = self.master.as_ref();
+        table.set_some(
+            "master",
+            master.map(|name| name.as_ref().map_or(text(""), parse::name_node)),
+        );
         table.set_some("alias", self.alias.as_deref().map(parse::bytes_node));
         table.set_some("group", self.group);
     }
 
     fn authored(&self) -> Self {
+        let mut authored = self.clone().with_index(0);
         // A link of a kind that a file cannot name must exist.
-        let nameable = |kind: &LinkKind<IfName>| !matches!(kind, LinkKind::Other(_));
-        self.clone().with_index(0).with_kind(self.kind.clone().filter(nameable))
-    }
-}
-
-impl Keyed for Link<IfName> {
-    const REMEDY: &'static str = "another name";
-    type Key = IfName;
-
-    fn key(&self) -> IfName {
-        self.name
-    }
-
-    fn describe(&self) -> String {
-        format!("link {}", self.name)
+        authored.kind.take_if(|kind| matches!(kind, LinkKind::Other(_)));
+        authored
     }
 }
 

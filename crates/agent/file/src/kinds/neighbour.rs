@@ -2,25 +2,25 @@
 
 use trueup_net::{IfName, Neighbour, NeighbourKey};
 
-use super::objects::FileObject;
+use crate::element::{Element, FileObject};
 use crate::fields::Fields;
 use crate::parse;
-use crate::section::Keyed;
 use crate::value::{Result, Table, fault, text};
 
-impl FileObject for Neighbour<IfName> {
+impl Element for Neighbour<IfName> {
     const WITH_ARTICLE: &'static str = "a neighbour";
     const KEYS: &'static [&'static str] = &["dev", "dst", "lladdr", "router", "ext_learn", "proxy"];
+    const REMEDY: &'static str = "another dst";
+    type Key = NeighbourKey<IfName>;
 
     fn read(fields: &Fields<'_>) -> Result<Self> {
-        let flag = |key| Ok(fields.read(key, parse::flag)?.unwrap_or(false));
         let dev = fields.required("dev", "dev = \"eth0\"", parse::name)?;
         let dst = fields.required("dst", "dst = \"10.0.0.9\"", parse::address)?;
         let neighbour = Neighbour::proxy(dev, dst)
             .with_lladdr(fields.read("lladdr", parse::lladdr)?)
-            .with_router(flag("router")?)
-            .with_ext_learn(flag("ext_learn")?)
-            .with_proxy(flag("proxy")?);
+            .with_router(fields.flag("router")?)
+            .with_ext_learn(fields.flag("ext_learn")?)
+            .with_proxy(fields.flag("proxy")?);
         if !neighbour.proxy {
             return match neighbour.lladdr {
                 Some(_) => Ok(neighbour),
@@ -31,16 +31,25 @@ impl FileObject for Neighbour<IfName> {
                 ),
             };
         }
-        let not_proxied = ["lladdr", "ext_learn"];
-        match not_proxied.into_iter().find(|key| fields.has(key)) {
+        match ["lladdr", "ext_learn"].into_iter().find(|key| fields.has(key)) {
             Some(key) => {
-                let message = format!("a proxy entry has no {key}: leave `{key}` out");
-                fields.fault(key, message)
+                fields.fault(key, format!("a proxy entry has no {key}: leave `{key}` out"))
             }
             None => Ok(neighbour),
         }
     }
 
+    fn key(&self) -> NeighbourKey<IfName> {
+        self.canonical_key()
+    }
+
+    fn describe(&self) -> String {
+        let proxy = if self.proxy { "proxy " } else { "" };
+        format!("{proxy}neighbour {} on {}", self.dst, self.dev)
+    }
+}
+
+impl FileObject for Neighbour<IfName> {
     fn write(&self, table: &mut Table<'static>) {
         table.set("dev", parse::name_node(&self.dev));
         table.set("dst", text(self.dst));
@@ -52,19 +61,5 @@ impl FileObject for Neighbour<IfName> {
 
     fn authored(&self) -> Self {
         self.clone().canonical().with_protocol(0)
-    }
-}
-
-impl Keyed for Neighbour<IfName> {
-    const REMEDY: &'static str = "another dst";
-    type Key = NeighbourKey<IfName>;
-
-    fn key(&self) -> NeighbourKey<IfName> {
-        self.canonical_key()
-    }
-
-    fn describe(&self) -> String {
-        let proxy = if self.proxy { "proxy " } else { "" };
-        format!("{proxy}neighbour {} on {}", self.dst, self.dev)
     }
 }

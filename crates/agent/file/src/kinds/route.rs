@@ -9,11 +9,11 @@ use trueup_net::{
     Family, IfName, Kind, NextHop, Prefix, Route, RouteKey, RouteType, Routes, table,
 };
 
-use super::objects::{Adopted, Declared, DesiredList, FileObject};
+use super::{Adopted, DesiredList};
+use crate::element::{Declared, Element, FileObject};
 use crate::fields::Fields;
 use crate::location::Location;
 use crate::parse;
-use crate::section::Keyed;
 use crate::value::{Node, Result, Table, Value, fault, text};
 
 /// The types that a file can name.
@@ -29,7 +29,7 @@ const TYPES: [(&str, RouteType); 6] = [
 /// The destination that has the family of the rest of the route.
 const DEFAULT: &str = "default";
 
-impl FileObject for Route<IfName> {
+impl Element for Route<IfName> {
     const WITH_ARTICLE: &'static str = "a route";
     const KEYS: &'static [&'static str] = &[
         "dst",
@@ -62,14 +62,16 @@ impl FileObject for Route<IfName> {
         "fastopen_no_cookie",
         "congctl",
     ];
+    const REMEDY: &'static str = "another metric or table";
+    type Key = RouteKey;
 
     fn read(fields: &Fields<'_>) -> Result<Self> {
         // Before what only a right one lacks.
         fields.read("dst", |value| {
             if is_default(value) { Ok(()) } else { parse::prefix(value).map(drop) }
         })?;
-        let type_word = |value: &Value<'_>| parse::one_of(value, "type", &TYPES);
-        let kind = fields.read("type", type_word)?.unwrap_or_default();
+        let kind =
+            fields.read("type", |value| parse::one_of(value, "type", &TYPES))?.unwrap_or_default();
         let src = fields.read("src", parse::address)?;
         let from = fields.read("from", parse::prefix)?;
         let nexthops = nexthops::read(fields, kind)?;
@@ -87,13 +89,30 @@ impl FileObject for Route<IfName> {
         Ok(route)
     }
 
+    fn key(&self) -> RouteKey {
+        self.canonical_key()
+    }
+
+    fn describe(&self) -> String {
+        let RouteKey { table, dst, metric, tos, from, .. } = self.canonical_key();
+        let mut text = format!("route to {dst} in table {table} with metric {metric}");
+        if tos != 0 {
+            text.push_str(&format!(", tos {tos}"));
+        }
+        if let Some(from) = from {
+            text.push_str(&format!(", from {from}"));
+        }
+        text
+    }
+}
+
+impl FileObject for Route<IfName> {
     fn write(&self, table: &mut Table<'static>) {
-        match self.dst.is_default() {
-            true => {
-                table.set("dst", text(DEFAULT));
-                table.set("family", text(self.family()));
-            }
-            false => table.set("dst", text(self.dst)),
+        if self.dst.is_default() {
+            table.set("dst", text(DEFAULT));
+            table.set("family", text(self.family()));
+        } else {
+            table.set("dst", text(self.dst));
         }
         if self.kind != RouteType::Unicast {
             table.set("type", text(self.kind.name().unwrap_or_default()));
@@ -124,27 +143,6 @@ impl FileObject for Route<IfName> {
     }
 }
 
-impl Keyed for Route<IfName> {
-    const REMEDY: &'static str = "another metric or table";
-    type Key = RouteKey;
-
-    fn key(&self) -> RouteKey {
-        self.canonical_key()
-    }
-
-    fn describe(&self) -> String {
-        let RouteKey { table, dst, metric, tos, from, .. } = self.canonical_key();
-        let mut text = format!("route to {dst} in table {table} with metric {metric}");
-        if tos != 0 {
-            text.push_str(&format!(", tos {tos}"));
-        }
-        if let Some(from) = from {
-            text.push_str(&format!(", from {from}"));
-        }
-        text
-    }
-}
-
 /// Routes are in the order of their keys, and name by key which of them are to be adopted.
 impl DesiredList for Routes {
     type Object = Route<IfName>;
@@ -154,15 +152,13 @@ impl DesiredList for Routes {
         declared: Declared<Route<IfName>>,
         _adopted: &mut Adopted,
     ) -> (Routes, Vec<Location>) {
-        let Declared { objects, locations, adopted } = declared;
-        let key = |position: &usize| objects[*position].canonical_key();
-        let adopted: Vec<_> = adopted.iter().map(key).collect();
-        let mut order: Vec<usize> = (0..objects.len()).collect();
-        order.sort_by_cached_key(key);
-        let locations = order.iter().map(|position| locations[*position]).collect();
-        let mut routes: Routes = objects.into_iter().collect();
+        let Declared { elements, locations, adopted } = declared;
+        let adopted: Vec<_> = adopted.iter().map(|position| elements[*position].key()).collect();
+        let mut order: Vec<usize> = (0..elements.len()).collect();
+        order.sort_by_cached_key(|position| elements[*position].key());
+        let mut routes: Routes = elements.into_iter().collect();
         adopted.into_iter().for_each(|key| routes.adopt(key));
-        (routes, locations)
+        (routes, order.iter().map(|position| locations[*position]).collect())
     }
 
     fn objects(
@@ -202,8 +198,7 @@ fn destination(
     }
     let mut vias = hops.iter().filter_map(|hop| hop.via).map(Family::of);
     let via = vias.next().filter(|first| vias.all(|next| next == *first));
-    let family = family.or(src.map(Family::of)).or(from.map(Prefix::family)).or(via);
-    match family {
+    match family.or(src.map(Family::of)).or(from.map(Prefix::family)).or(via) {
         Some(family) => Ok(Prefix::default_route(family)),
         None => fields.fault(
             "dst",
@@ -219,9 +214,8 @@ fn check_families(fields: &Fields<'_>, route: &Route<IfName>) -> Result<()> {
         && Family::of(src) != family
     {
         let other = Family::of(src);
-        let message =
-            format!("src is {other}, the route is {family}: write an address of the same family");
-        return fields.fault("src", message);
+        let remedy = "write an address of the same family";
+        return fields.fault("src", format!("src is {other}, the route is {family}: {remedy}"));
     }
     if family == Family::Inet {
         if fields.has("from") {
@@ -237,8 +231,8 @@ fn check_families(fields: &Fields<'_>, route: &Route<IfName>) -> Result<()> {
         let message = format!("IPv6 routes have no {key}: leave `{key}` out");
         return fields.fault(key, message);
     }
-    let wrong = |hop: &NextHop<IfName>| matches!(hop.via, Some(IpAddr::V4(_)));
-    if let Some(index) = route.nexthops.as_slice().iter().position(wrong) {
+    let mut hops = route.nexthops.as_slice().iter();
+    if let Some(index) = hops.position(|hop| hop.via.is_some_and(|via| via.is_ipv4())) {
         let element = match fields.get("nexthops").map(|list| &list.node) {
             Some(Node::List(elements)) => elements.get(index).map(|element| element.at),
             _ => None,

@@ -4,11 +4,10 @@ use std::ops::RangeInclusive;
 
 use trueup_net::{Family, FwMark, IpNetwork, NumberRange, Prefix, Rule, RuleAction};
 
-use super::objects::FileObject;
+use crate::element::{Element, FileObject};
 use crate::fields::Fields;
 use crate::parse;
-use crate::section::Keyed;
-use crate::value::{Result, Table, Value, fault, text};
+use crate::value::{Node, Result, Table, fault, text};
 
 const ACTIONS: [(&str, RuleAction); 3] = [
     ("blackhole", RuleAction::Blackhole),
@@ -23,7 +22,7 @@ const ACTION_KEYS: [&str; 4] = ["table", "goto", "action", "l3mdev"];
 /// include/net/fib_rules.h).
 const PORTS: RangeInclusive<u16> = 1..=65534;
 
-impl FileObject for Rule {
+impl Element for Rule {
     const WITH_ARTICLE: &'static str = "a rule";
     const KEYS: &'static [&'static str] = &[
         "priority",
@@ -47,19 +46,20 @@ impl FileObject for Rule {
         "goto",
         "action",
     ];
+    const REMEDY: &'static str = "another priority";
+    type Key = Rule;
 
     fn read(fields: &Fields<'_>) -> Result<Self> {
         let priority = priority(fields)?;
-        let prefix = |value: &Value<'_>| parse::prefix(value).map(IpNetwork::from);
-        let from = fields.read("from", prefix)?;
-        let to = fields.read("to", prefix)?;
+        let from = fields.read("from", parse::prefix)?;
+        let to = fields.read("to", parse::prefix)?;
         let family = family(fields, from, to)?;
-        let l3mdev = fields.read("l3mdev", parse::flag)?.unwrap_or(false);
+        let l3mdev = fields.flag("l3mdev")?;
         let action = action(fields, priority, l3mdev)?;
         Ok(Rule::new(family, priority, action)
-            .with_not(fields.read("not", parse::flag)?.unwrap_or(false))
-            .with_from(from)
-            .with_to(to)
+            .with_not(fields.flag("not")?)
+            .with_from(from.map(IpNetwork::from))
+            .with_to(to.map(IpNetwork::from))
             .with_iif(fields.read("iif", parse::name)?)
             .with_oif(fields.read("oif", parse::name)?)
             .with_fwmark(fwmark(fields)?)
@@ -77,6 +77,16 @@ impl FileObject for Rule {
             ))
     }
 
+    fn key(&self) -> Rule {
+        self.clone().canonical()
+    }
+
+    fn describe(&self) -> String {
+        format!("rule of priority {} with the same keys", self.priority)
+    }
+}
+
+impl FileObject for Rule {
     fn write(&self, table: &mut Table<'static>) {
         table.set("priority", self.priority);
         if self.from.is_none() && self.to.is_none() && self.family == Family::Inet6 {
@@ -94,12 +104,9 @@ impl FileObject for Rule {
         }
         table.set_nonzero("tos", self.tos.into());
         table.set_some("ipproto", self.ipproto.map(parse::ip_protocol_node));
-        let ports =
-            |range: NumberRange<u16>| parse::span_node(range.start.into(), range.end.into());
-        table.set_some("sport", self.sport.map(ports));
-        table.set_some("dport", self.dport.map(ports));
-        let users = |range: NumberRange<u32>| parse::span_node(range.start, range.end);
-        table.set_some("uidrange", self.uidrange.map(users));
+        table.set_some("sport", self.sport.map(range_node));
+        table.set_some("dport", self.dport.map(range_node));
+        table.set_some("uidrange", self.uidrange.map(range_node));
         table.set_some("suppress_prefixlength", self.suppress_prefixlength);
         table.set_some("suppress_ifgroup", self.suppress_ifgroup);
         table.set_true("l3mdev", self.l3mdev);
@@ -115,17 +122,8 @@ impl FileObject for Rule {
     }
 }
 
-impl Keyed for Rule {
-    const REMEDY: &'static str = "another priority";
-    type Key = Rule;
-
-    fn key(&self) -> Rule {
-        self.clone().canonical()
-    }
-
-    fn describe(&self) -> String {
-        format!("rule of priority {} with the same keys", self.priority)
-    }
+fn range_node<T: Into<u32>>(range: NumberRange<T>) -> Node<'static> {
+    parse::span_node(range.start.into(), range.end.into())
 }
 
 fn priority(fields: &Fields<'_>) -> Result<u32> {
@@ -146,14 +144,14 @@ fn priority(fields: &Fields<'_>) -> Result<u32> {
     }
 }
 
-fn family(fields: &Fields<'_>, from: Option<IpNetwork>, to: Option<IpNetwork>) -> Result<Family> {
-    let of = |network: IpNetwork| Prefix::containing(network).family();
-    let given = [
+fn family(fields: &Fields<'_>, from: Option<Prefix>, to: Option<Prefix>) -> Result<Family> {
+    let mut given = [
         ("family", fields.read("family", parse::family)?),
-        ("from", from.map(of)),
-        ("to", to.map(of)),
-    ];
-    let mut given = given.into_iter().filter_map(|(key, family)| Some((key, family?)));
+        ("from", from.map(Prefix::family)),
+        ("to", to.map(Prefix::family)),
+    ]
+    .into_iter()
+    .filter_map(|(key, family)| Some((key, family?)));
     let Some((first, family)) = given.next() else {
         return Ok(Family::Inet);
     };
@@ -168,8 +166,8 @@ fn family(fields: &Fields<'_>, from: Option<IpNetwork>, to: Option<IpNetwork>) -
 }
 
 fn action(fields: &Fields<'_>, priority: u32, l3mdev: bool) -> Result<RuleAction> {
-    let given = |key: &&str| fields.has(key) && (*key != "l3mdev" || l3mdev);
-    let mut given = ACTION_KEYS.into_iter().filter(given);
+    let mut given =
+        ACTION_KEYS.into_iter().filter(|key| fields.has(key) && (*key != "l3mdev" || l3mdev));
     let Some(first) = given.next() else {
         return fault(
             fields.at,
@@ -192,8 +190,8 @@ fn action(fields: &Fields<'_>, priority: u32, l3mdev: bool) -> Result<RuleAction
         }
         return Ok(RuleAction::Goto(target));
     }
-    let word = |value: &Value<'_>| parse::one_of(value, "action", &ACTIONS);
-    Ok(fields.read("action", word)?.unwrap_or(RuleAction::Lookup(0)))
+    let action = fields.read("action", |value| parse::one_of(value, "action", &ACTIONS))?;
+    Ok(action.unwrap_or(RuleAction::Lookup(0)))
 }
 
 fn fwmark(fields: &Fields<'_>) -> Result<Option<FwMark>> {

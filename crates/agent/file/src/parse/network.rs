@@ -80,23 +80,17 @@ pub(crate) fn prefix(value: &Value<'_>) -> Result<Prefix> {
 
 fn parse_network(value: &Value<'_>, expected: &str) -> Result<IpNetwork> {
     let given = text(value, expected)?;
-    let not = || ParseError::Prefix(given.to_owned()).to_string();
-    let (address, len) = match given.split_once('/') {
-        Some((address, len)) => (address, Some(len)),
+    let (address, digits) = match given.split_once('/') {
+        Some((address, digits)) => (address, Some(digits)),
         None => (given, None),
     };
-    let Ok(address) = address.parse::<IpAddr>() else {
-        return fault(value.at, not());
+    let is_right = digits.is_none_or(|it| !it.is_empty() && it.bytes().all(|b| b.is_ascii_digit()));
+    let Some(address) = address.parse::<IpAddr>().ok().filter(|_| is_right) else {
+        return fault(value.at, ParseError::Prefix(given.to_owned()).to_string());
     };
     let family = Family::of(address);
-    let len = match len {
-        None => family.max_len(),
-        Some(len) if !len.is_empty() && len.bytes().all(|b| b.is_ascii_digit()) => {
-            // What does not fit is out of range all the same.
-            len.parse().unwrap_or(u8::MAX)
-        }
-        Some(_) => return fault(value.at, not()),
-    };
+    // A length that does not fit is out of range.
+    let len = digits.map_or(family.max_len(), |digits| digits.parse().unwrap_or(u8::MAX));
     IpNetwork::new(address, len)
         .or_else(|_| fault(value.at, ParseError::PrefixLength { family, len }.to_string()))
 }

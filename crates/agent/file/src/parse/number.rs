@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use trueup_net::FOREVER;
 
-use crate::value::{Node, Result, Value, fault};
+use crate::value::{Node, Result, Value, fault, text};
 
 /// Reads a whole number in a range.
 pub(crate) fn number<T>(range: RangeInclusive<T>) -> impl Fn(&Value<'_>) -> Result<T>
@@ -68,31 +68,26 @@ where
             }
         };
         let (first, last) = text.split_once('-').unwrap_or((text, text));
-        let decimal = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
-        let (Ok(first), Ok(last), true, true) =
-            (first.parse(), last.parse(), decimal(first), decimal(last))
-        else {
-            return fault(
-                value.at,
-                format!("`{text}` is no range: write a number or \"FIRST-LAST\""),
-            );
-        };
-        let first = in_range(value.at, first, &range)?;
-        let last = in_range(value.at, last, &range)?;
-        if last < first {
-            let message = format!("the range is empty: write \"{last}-{first}\"");
+        let (Some(first), Some(last)) = (decimal(first), decimal(last)) else {
+            let message = format!("`{text}` is no range: write a number or \"FIRST-LAST\"");
             return fault(value.at, message);
+        };
+        let (first, last) = (in_range(value.at, first, &range)?, in_range(value.at, last, &range)?);
+        if last < first {
+            return fault(value.at, format!("the range is empty: write \"{last}-{first}\""));
         }
         Ok(first..=last)
     }
 }
 
+/// Reads digits alone.
+fn decimal(text: &str) -> Option<i64> {
+    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
 /// The reverse of [`span`].
 pub(crate) fn span_node(first: u32, last: u32) -> Node<'static> {
-    match first == last {
-        true => first.into(),
-        false => Node::Text(format!("{first}-{last}").into()),
-    }
+    if first == last { first.into() } else { text(format_args!("{first}-{last}")) }
 }
 
 /// Reads a lifetime: seconds, or `"forever"`.
@@ -123,10 +118,10 @@ pub(crate) fn seconds(value: &Value<'_>, max: u32) -> Result<Duration> {
     };
     match Duration::try_from_secs_f64(seconds) {
         Ok(time) if time <= Duration::from_secs(max.into()) => Ok(time),
-        _ => fault(
-            value.at,
-            format!("{seconds:?} is out of range: write seconds as a number from 0 to {max}"),
-        ),
+        _ => {
+            let remedy = format!("write seconds as a number from 0 to {max}");
+            fault(value.at, format!("{seconds:?} is out of range: {remedy}"))
+        }
     }
 }
 

@@ -127,7 +127,7 @@ fn a_file_that_cannot_be_read_says_why() {
     let read = |path: &Path| File::read(path, &TableNames::default()).unwrap_err();
     let missing = read(Path::new("/nonexistent/edge.toml"));
     assert_eq!(missing.to_string(), "/nonexistent/edge.toml: no such file");
-    assert!(missing.is_unreadable());
+    assert!(!missing.is_transient());
     let directory = read(Path::new("/"));
     assert_eq!(directory.to_string(), "/: is a directory: name a file in it");
     // Its text has no end.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trueup_file::{Exec, File, FileContent, NodeRef, Owner, Semaphore, TableNames};
+use trueup_file::{Exec, File, FileContent, NodeRef, TableNames};
 
 fn parse(text: &str) -> Result<File, String> {
     let file = File::parse("f", text.as_bytes(), &TableNames::default());
@@ -52,7 +52,7 @@ fn all_keys_are_read() {
     let [file] = &toml.files.unwrap()[..] else { panic!() };
     assert_eq!((&*file.name, file.mode), ("resolv", 0o644));
     assert_eq!(file.path.to_str(), Some("/etc/resolv.conf"));
-    assert_eq!(file.order.after, [NodeRef::Section("route".to_owned())]);
+    assert_eq!(file.after, [NodeRef::Section("route".to_owned())]);
     let text = "nameserver 10.0.0.53\n".to_owned();
     assert_eq!(file.content, FileContent::Text(text));
     let [exec] = &toml.execs.unwrap()[..] else { panic!() };
@@ -60,7 +60,8 @@ fn all_keys_are_read() {
     let Exec {
         name,
         command,
-        order,
+        after,
+        on,
         check,
         every,
         timeout,
@@ -72,14 +73,13 @@ fn all_keys_are_read() {
     } = exec;
     assert_eq!(name, "reload-dns");
     assert_eq!(*command, ["/usr/bin/systemctl", "reload", "dns"]);
-    assert_eq!(order.after, [NodeRef::Section("route".to_owned()), resolv.clone()]);
-    assert_eq!(order.on, [resolv]);
+    assert_eq!(*after, [NodeRef::Section("route".to_owned()), resolv.clone()]);
+    assert_eq!(*on, [resolv]);
     let words = check.as_ref().unwrap();
     assert_eq!(*words, ["/usr/bin/test", "-e", "/run/dns.ok"]);
     assert_eq!(*every, Some(Duration::from_secs(30)));
     assert_eq!(*timeout, Duration::from_secs(10));
-    let (id, count) = ("reload".to_owned(), 1);
-    assert_eq!(*semaphores, [Semaphore { id, count }]);
+    assert_eq!(*semaphores, [("reload".to_owned(), 1)]);
     assert_eq!(*environment, ["http_proxy"]);
     assert!(*ambient && *netns);
 }
@@ -90,7 +90,7 @@ fn an_owner_is_a_name_or_a_number_of_this_host() {
         let keys = format!("name = \"a\"\npath = \"/a\"\ncontent = \"\"\nowner = \"{owner}\"");
         read(&format!("[[file]]\n{keys}")).files.unwrap()[0].owner
     };
-    let expected = |user, group| Some(Owner { user, group });
+    let expected = |user, group| Some((user, group));
     assert_eq!(owner("root"), expected(0, None));
     assert_eq!(owner("root:root"), expected(0, Some(0)));
     assert_eq!(owner("7:root"), expected(7, Some(0)));
@@ -109,7 +109,7 @@ fn what_is_left_out_has_its_default() {
     assert_eq!(files[0].content, FileContent::Source("/b".into()));
     let exec = &file.execs.unwrap()[0];
     assert_eq!(exec.timeout, Duration::from_secs(60));
-    assert!(exec.order.after.is_empty() && exec.check.is_none() && exec.semaphores.is_empty());
+    assert!(exec.after.is_empty() && exec.check.is_none() && exec.semaphores.is_empty());
     assert!(exec.environment.is_empty() && !exec.ambient && exec.every.is_none());
     // Absent is unmanaged, empty is none.
     let file = read("file = []\n");
@@ -127,10 +127,10 @@ fn a_name_of_a_reference_may_have_dots_and_each_section_of_the_file_counts() {
          [[export]]\nname = \"a\"\nroute = { dst = \"10.0.0.0/8\", via = \"10.0.0.1\" }\n",
     );
     let execs = file.execs.unwrap();
-    let all: Vec<String> = execs[0].order.iter().map(ToString::to_string).collect();
+    let all: Vec<String> = execs[0].on.iter().map(ToString::to_string).collect();
     assert_eq!(all, ["file.a.b", "sysctl", "export"]);
-    let all: Vec<String> = execs[1].order.iter().map(ToString::to_string).collect();
-    assert_eq!(all, ["export", "exec.x"]);
+    let [after, on] = [&execs[1].after, &execs[1].on].map(|it| it[0].to_string());
+    assert_eq!([after, on], ["export", "exec.x"]);
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn the_elements_of_a_section_of_another_crate_come_with_their_places() {
     assert_eq!(value(&file.own_sections["directory"][0])["path"], "/srv");
     let wrong = nft[1].read::<BTreeMap<String, String>>().unwrap_err();
     assert_eq!(wrong.location, Some(nft[1].location));
-    let on = &file.execs.unwrap()[0].order.on;
+    let on = &file.execs.unwrap()[0].on;
     assert_eq!(on[..], [NodeRef::Section("nft".to_owned())]);
 }
 

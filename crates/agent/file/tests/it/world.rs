@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trueup_file::{Credentials, File, Partition, StoreAddress, TableNames};
+use trueup_file::{File, TableNames};
 use trueup_world::Hosts;
 
 fn read(text: &str) -> File {
@@ -39,13 +39,13 @@ fn all_keys_are_read() {
     );
     let world = file.settings.world.unwrap();
     let urls = vec!["http://10.0.0.1:2379".to_owned()];
-    assert_eq!(world.store, StoreAddress::Etcd(urls));
+    assert_eq!(world.endpoints, Some(urls));
     assert_eq!((&*world.host, &*world.prefix), ("a", "/trueup"));
     assert_eq!(world.ttl, Duration::from_secs(5));
-    let credentials = Credentials { user: "a".into(), password_file: "/etc/trueup/world".into() };
+    let credentials = ("a".into(), "/etc/trueup/world".into());
     assert_eq!(world.credentials, Some(credentials));
     assert!(world.allow_clear_password);
-    assert_eq!(world.partition, Partition::Keep);
+    assert_eq!(world.partition, None);
     let [export] = &file.exports.unwrap()[..] else { panic!() };
     assert_eq!((&*export.name, &export.to), ("pods", &Hosts::Any));
     let data = r#"{ "dst": "10.20.1.0/24", "via": "10.0.0.11" }"#;
@@ -59,9 +59,9 @@ fn all_keys_are_read() {
 fn what_is_left_out_has_its_default() {
     let world = |keys: &str| read(&format!("export = []\n{keys}")).settings.world.unwrap();
     let embedded = world(EMBEDDED);
-    assert_eq!(embedded.store, StoreAddress::Embedded);
+    assert_eq!(embedded.endpoints, None);
     assert_eq!((&*embedded.prefix, embedded.ttl.as_secs()), ("/trueup", 5));
-    assert_eq!(embedded.partition, Partition::Keep);
+    assert_eq!(embedded.partition, None);
     assert_eq!(embedded.grace, Duration::ZERO);
     assert_eq!(embedded.damping, Duration::from_secs(10));
     let undamped = world(&format!("{EMBEDDED}damping = 0"));
@@ -69,12 +69,12 @@ fn what_is_left_out_has_its_default() {
     let graceful = world(&format!("{EMBEDDED}grace = 2.5"));
     assert_eq!(graceful.grace, Duration::from_millis(2500));
     for (word, partition) in [
-        ("\"drop\"", Partition::Drop),
-        ("0.5", Partition::For(Duration::from_millis(500))),
-        ("60", Partition::For(Duration::from_secs(60))),
+        ("\"drop\"", Duration::ZERO),
+        ("0.5", Duration::from_millis(500)),
+        ("60", Duration::from_secs(60)),
     ] {
         let text = format!("{EMBEDDED}partition = {word}");
-        assert_eq!(world(&text).partition, partition);
+        assert_eq!(world(&text).partition, Some(partition));
     }
     let file = read(&format!("{EMBEDDED}[[collect]]\nkind = \"route\"\nwithin = [\"::/0\"]"));
     let [collect] = &file.collects.unwrap()[..] else { panic!() };

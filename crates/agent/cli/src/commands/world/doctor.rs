@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use serde::Serialize;
 use trueup::world::{Filter, Grants, StoreMember};
-use trueup_file::{File, StoreAddress};
+use trueup_file::File;
 
 use super::{Opened, Store, WRONG, print};
 use crate::commands::note_cautions;
@@ -130,7 +130,7 @@ fn own_exports(declared: &File, collection: &Collection) -> Option<Finding> {
 /// How long each endpoint of the file takes to answer.
 fn endpoints(opened: &Opened) -> Vec<Finding> {
     let named = &opened.named;
-    let StoreAddress::Etcd(urls) = &named.store else {
+    let Some(urls) = &named.endpoints else {
         return Vec::new();
     };
     let finding = |url: &String| {
@@ -163,7 +163,7 @@ fn shown(took: Duration) -> String {
 /// Returns how long a read by one endpoint takes, once it is connected.
 fn latency(Opened { named, state, .. }: &Opened, url: &str) -> Result<Duration> {
     let mut alone = named.clone();
-    alone.store = StoreAddress::Etcd(vec![url.to_owned()]);
+    alone.endpoints = Some(vec![url.to_owned()]);
     let world = open(&alone, state.directory(), Use::Read)?;
     // What every host may read.
     let key = format!("{}/cluster/size", named.prefix);
@@ -176,8 +176,8 @@ fn latency(Opened { named, state, .. }: &Opened, url: &str) -> Result<Duration> 
 /// Whether etcd refuses what a host may not do. A user of etcd who may read what hosts keep for
 /// themselves has more rights than `init` gives.
 fn access(Opened { named, world, .. }: &Opened, is_readable: bool) -> Option<Finding> {
-    let Some(credentials) = &named.credentials else {
-        let is_open = named.store != StoreAddress::Embedded && is_readable;
+    let Some((user, _)) = &named.credentials else {
+        let is_open = named.endpoints.is_some() && is_readable;
         return is_open.then(|| Finding {
             about: "access control".to_owned(),
             state: "off, so that every client may do everything: `trueup world init` turns it on"
@@ -190,7 +190,7 @@ fn access(Opened { named, world, .. }: &Opened, is_readable: bool) -> Option<Fin
     let problem = "it may read what other hosts keep for themselves: `trueup world init` makes a \
                    user who may not";
     Some(Finding {
-        about: format!("user {}", credentials.user),
+        about: format!("user {user}"),
         state: "its password is right".to_owned(),
         problems: is_read.then(|| problem.to_owned()).into_iter().collect(),
     })

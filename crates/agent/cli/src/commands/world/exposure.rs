@@ -1,7 +1,6 @@
 //! What the members of etcd let a client do that has neither a user nor a certificate.
 
 use trueup::etcd::Exposure;
-use trueup_file::StoreAddress;
 
 use super::Opened;
 use super::doctor::Finding;
@@ -21,7 +20,7 @@ const KEYS: &str = "anybody who reaches the port may read and write what all hos
 
 /// Asks each endpoint. A file that gives neither a user nor a certificate relies on neither.
 pub(super) fn exposure(Opened { named, .. }: &Opened) -> Option<Finding> {
-    let StoreAddress::Etcd(urls) = &named.store else {
+    let Some(urls) = &named.endpoints else {
         return None;
     };
     if named.credentials.is_none() && named.certificate.is_none() {

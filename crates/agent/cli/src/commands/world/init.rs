@@ -8,7 +8,6 @@ use anyhow::{Context as _, Result, bail};
 use trueup::etcd::{Administrator, read_password};
 use trueup::path::{ErrorKind, Folder, Place, TrustedUsers};
 use trueup::world::{Access, Change};
-use trueup_file::StoreAddress;
 
 use super::{Store, hex, random};
 use crate::{Common, output};
@@ -41,7 +40,7 @@ const ROOT: &str = "root";
 
 pub(super) fn init(common: &Common, asked: &Init) -> Result<()> {
     let (_, named) = asked.store.read(common)?;
-    let StoreAddress::Etcd(endpoints) = &named.store else {
+    let Some(endpoints) = &named.endpoints else {
         bail!("an embedded store has no users: who can open its file may read and write all of it");
     };
     let names = asked.hosts.iter().chain(&asked.operators);

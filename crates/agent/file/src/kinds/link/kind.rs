@@ -1,7 +1,5 @@
 //! The kinds of links, with the keys that only some of them have.
 
-use std::net::IpAddr;
-
 use trueup_net::{
     BondAttrs, BondMode, BridgeAttrs, IfName, LinkKind, MacvlanAttrs, MacvlanMode, VethAttrs,
     VlanAttrs, VlanProtocol, VxlanAttrs,
@@ -53,21 +51,17 @@ pub(super) const KEYS_OF_KINDS: [(&str, &[&str]); 17] = [
 
 /// Reads the kind, with the keys that only it may have.
 pub(super) fn read(fields: &Fields<'_>) -> Result<Option<LinkKind<IfName>>> {
-    let name = |value| parse::text(value, "a kind, such as \"bridge\"");
-    let name = fields.read("kind", name)?;
-    let known = name.map(|name| KINDS.iter().find(|(known, _)| *known == name));
-    if let (Some(name), Some(None)) = (name, known) {
-        let message = unknown("kind", name, "a link", &KINDS.map(|(name, _)| name));
-        let none = if message.ends_with('?') {
-            ""
-        } else {
-            "; leave `kind` out for a link that must exist"
-        };
-        return fields.fault("kind", message + none);
+    let name = fields.read("kind", |value| parse::text(value, "a kind, such as \"bridge\""))?;
+    let known = name.and_then(|name| KINDS.iter().find(|(known, _)| *known == name));
+    if let (Some(name), None) = (name, known) {
+        let mut message = unknown("kind", name, "a link", &KINDS.map(|(name, _)| name));
+        if !message.ends_with('?') {
+            message += "; leave `kind` out for a link that must exist";
+        }
+        return fields.fault("kind", message);
     }
     check_keys(fields, name)?;
-    let read = known.flatten().map(|(_, read)| read(fields));
-    read.transpose()
+    known.map(|(_, read)| read(fields)).transpose()
 }
 
 /// Checks that each key is one of this kind.
@@ -76,24 +70,15 @@ fn check_keys(fields: &Fields<'_>, kind: Option<&str>) -> Result<()> {
         let Some((key, kinds)) = KEYS_OF_KINDS.iter().find(|(known, _)| *known == key.name) else {
             continue;
         };
-        let kinds_text = kinds.join(" and ");
-        match kind {
-            Some(kind) if kinds.contains(&kind) => {}
-            Some(kind) => {
-                let message = format!(
-                    "`{key}` is for links of kind {kinds_text}, this is a {kind}: leave it out"
-                );
-                return fault(value.at, message);
-            }
-            None => {
-                let message = format!(
-                    "`{key}` is for links of kind {kinds_text}: write kind = \"{}\", or leave \
-                     it out",
-                    kinds.first().unwrap_or(&""),
-                );
-                return fault(value.at, message);
-            }
+        if kind.is_some_and(|kind| kinds.contains(&kind)) {
+            continue;
         }
+        let remedy = match kind {
+            Some(kind) => format!(", this is a {kind}: leave it out"),
+            None => format!(": write kind = \"{}\", or leave it out", kinds[0]),
+        };
+        let message = format!("`{key}` is for links of kind {}{remedy}", kinds.join(" and "));
+        return fault(value.at, message);
     }
     Ok(())
 }
@@ -112,17 +97,15 @@ fn read_bridge(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
 /// no use for it: it was meant in seconds.
 fn forward_delay(value: &Value<'_>) -> Result<u32> {
     let delay = parse::number(0..=u32::MAX)(value)?;
-    match (1..*BridgeAttrs::STP_FORWARD_DELAY.start()).contains(&delay) {
-        false => Ok(delay),
-        true => fault(
-            value.at,
-            format!(
-                "{delay} hundredths of a second are less than the 200 that a bridge can have: write \
-                 {} for {delay} seconds, or 0 for none",
-                delay * 100
-            ),
-        ),
+    if !(1..*BridgeAttrs::STP_FORWARD_DELAY.start()).contains(&delay) {
+        return Ok(delay);
     }
+    let message = format!(
+        "{delay} hundredths of a second are less than the 200 that a bridge can have: write {} for \
+         {delay} seconds, or 0 for none",
+        delay * 100
+    );
+    fault(value.at, message)
 }
 
 fn read_veth(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
@@ -131,47 +114,37 @@ fn read_veth(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
 }
 
 fn read_vlan(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
-    let protocol = |value| one_of(value, "protocol", VlanProtocol::ALL, VlanProtocol::name);
-    Ok(LinkKind::Vlan(
-        VlanAttrs::new(
-            fields.required("link", "link = \"eth0\"", parse::name)?,
-            fields.required("id", "id = 100", parse::number(0..=4094))?,
-        )
-        .with_protocol(fields.read("protocol", protocol)?.unwrap_or_default()),
-    ))
+    let link = fields.required("link", "link = \"eth0\"", parse::name)?;
+    let id = fields.required("id", "id = 100", parse::number(0..=4094))?;
+    let protocol = one_of(fields, "protocol", VlanProtocol::ALL, VlanProtocol::name)?;
+    Ok(LinkKind::Vlan(VlanAttrs::new(link, id).with_protocol(protocol.unwrap_or_default())))
 }
 
 fn read_macvlan(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
-    let mode = |value| one_of(value, "mode", MacvlanMode::ALL, MacvlanMode::name);
-    Ok(LinkKind::Macvlan(
-        MacvlanAttrs::new(fields.required("link", "link = \"eth0\"", parse::name)?)
-            .with_mode(fields.read("mode", mode)?),
-    ))
+    let link = fields.required("link", "link = \"eth0\"", parse::name)?;
+    let mode = one_of(fields, "mode", MacvlanMode::ALL, MacvlanMode::name)?;
+    Ok(LinkKind::Macvlan(MacvlanAttrs::new(link).with_mode(mode)))
 }
 
 fn read_bond(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
-    let mode = |value| one_of(value, "mode", BondMode::ALL, BondMode::name);
-    Ok(LinkKind::Bond(
-        BondAttrs::default()
-            .with_mode(fields.read("mode", mode)?)
-            .with_miimon(fields.read("miimon", parse::number(0..=INT_MAX))?),
-    ))
+    let mode = one_of(fields, "mode", BondMode::ALL, BondMode::name)?;
+    let miimon = fields.read("miimon", parse::number(0..=INT_MAX))?;
+    Ok(LinkKind::Bond(BondAttrs::default().with_mode(mode).with_miimon(miimon)))
 }
 
 fn read_vrf(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
-    let table = parse::table(fields.tables);
-    let table = fields.required("table", "table = 100", table)?;
+    let table = fields.required("table", "table = 100", parse::table(fields.tables))?;
     Ok(LinkKind::Vrf { table })
 }
 
 fn one_of<T: Copy>(
-    value: &Value<'_>,
-    what: &str,
+    fields: &Fields<'_>,
+    key: &str,
     all: &[T],
     name: impl Fn(T) -> &'static str,
-) -> Result<T> {
+) -> Result<Option<T>> {
     let words: Vec<(&str, T)> = all.iter().map(|value| (name(*value), *value)).collect();
-    parse::one_of(value, what, &words)
+    fields.read(key, |value| parse::one_of(value, key, &words))
 }
 
 fn read_vxlan(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
@@ -203,10 +176,8 @@ fn read_vxlan(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
         let message = "group_address: a group needs `link`: write link = \"eth0\"";
         return fields.fault("group_address", message);
     }
-    let inet6 = |address: Option<IpAddr>| address.map(|address| address.is_ipv6());
-    let families = (inet6(vxlan.local), inet6(vxlan.remote));
-    if let (Some(local), Some(remote)) = families
-        && local != remote
+    if let (Some(local), Some(remote)) = (vxlan.local, vxlan.remote)
+        && local.is_ipv6() != remote.is_ipv6()
     {
         let message = "local: the other end has another family: write an address of that family";
         return fields.fault("local", message);
@@ -242,8 +213,7 @@ pub(super) fn write(kind: &LinkKind<IfName>, table: &mut Table<'static>) {
             table.set_some("miimon", *miimon);
         }
         LinkKind::Vrf { table: id } => table.set("table", *id),
-        LinkKind::Ifb | LinkKind::Dummy | LinkKind::Tun | LinkKind::Tap | LinkKind::Other(_) => {}
-        // The link is read back afterwards, and reported as one that a file cannot say.
+        // Those without keys. Of any other, the link is read back afterwards, and reported as one that a file cannot say.
         _ => {}
     }
 }

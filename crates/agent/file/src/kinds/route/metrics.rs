@@ -64,21 +64,25 @@ fn metric_value(value: &Value<'_>) -> Result<(u32, bool)> {
     }
 }
 
+fn is_locked(metrics: &Metrics, number: u32) -> bool {
+    metrics.lock() & 1 << number != 0
+}
+
 /// Writes the metrics.
 pub(super) fn write(metrics: &Metrics, table: &mut Table<'static>) {
     if metrics.is_empty() {
         return;
     }
-    let is_locked = |number: u32| metrics.lock() & 1 << number != 0;
     for metric in Metric::ALL {
-        let lock = |value| text(format_args!("{LOCK}{value}"));
         match metrics.value(metric) {
-            Some(value) if is_locked(metric as u32) => table.set(metric.name(), lock(value)),
+            Some(value) if is_locked(metrics, metric as u32) => {
+                table.set(metric.name(), text(format_args!("{LOCK}{value}")));
+            }
             value => table.set_some(metric.name(), value),
         }
     }
     if let Some(name) = metrics.congctl() {
-        let lock = if is_locked(CONGCTL) { LOCK } else { "" };
+        let lock = if is_locked(metrics, CONGCTL) { LOCK } else { "" };
         table.set("congctl", text(format_args!("{lock}{name}")));
     }
 }

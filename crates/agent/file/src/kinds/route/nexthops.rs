@@ -10,8 +10,7 @@ const HOP_KEYS: [&str; 4] = ["via", "dev", "weight", "onlink"];
 
 /// Reads the next hops, and checks what does not depend on the family.
 pub(super) fn read(fields: &Fields<'_>, kind: RouteType) -> Result<NextHops<IfName>> {
-    let given = ["nexthops", "via", "dev", "onlink"];
-    let given = given.into_iter().find(|key| fields.has(key));
+    let given = ["nexthops", "via", "dev", "onlink"].into_iter().find(|key| fields.has(key));
     let word = kind.name().unwrap_or_default();
     if let Some(key) = given
         && kind.is_reject()
@@ -29,8 +28,7 @@ pub(super) fn read(fields: &Fields<'_>, kind: RouteType) -> Result<NextHops<IfNa
         }
     }
     if let Some(list) = fields.get("nexthops") {
-        let alone = ["via", "dev", "onlink"];
-        if let Some(key) = alone.into_iter().find(|key| fields.has(key)) {
+        if let Some(key) = ["via", "dev", "onlink"].into_iter().find(|key| fields.has(key)) {
             let message = format!("with `nexthops`, write `{key}` in each of them");
             return fields.fault(key, message);
         }
@@ -55,16 +53,15 @@ fn many(fields: &Fields<'_>, list: &Value<'_>) -> Result<NextHops<IfName>> {
     if elements.is_empty() {
         return fault(list.at, "`nexthops` is empty: write at least one");
     }
-    let one = |value: &Value<'_>| {
+    let hops = elements.iter().map(|value| {
         let Node::Table(table) = &value.node else {
             return value.unexpected("a next hop such as { via = \"10.0.0.1\" }");
         };
         let fields = Fields::new("a next hop", value.at, table, &[&HOP_KEYS], fields.tables)?;
         let weight = fields.read("weight", parse::number(1..=256))?;
         Ok(hop(&fields)?.with_weight(weight.unwrap_or(1)))
-    };
-    let hops = elements.iter().map(one).collect::<Result<_>>()?;
-    Ok(NextHops::Many(hops).canonical())
+    });
+    Ok(NextHops::Many(hops.collect::<Result<_>>()?).canonical())
 }
 
 /// Reads one next hop, except its weight.
@@ -72,7 +69,7 @@ fn hop(fields: &Fields<'_>) -> Result<NextHop<IfName>> {
     let hop = NextHop::default()
         .with_via(fields.read("via", parse::address)?)
         .with_dev(fields.read("dev", parse::name)?)
-        .with_onlink(fields.read("onlink", parse::flag)?.unwrap_or(false));
+        .with_onlink(fields.flag("onlink")?);
     if hop.via.is_none() && hop.dev.is_none() {
         return fault(fields.at, "a next hop needs `via` or `dev`: write one of them");
     }
@@ -90,15 +87,14 @@ pub(super) fn write(nexthops: &NextHops<IfName>, table: &mut Table<'static>) {
     match nexthops {
         NextHops::One(hop) => write_hop(hop, table),
         NextHops::Many(hops) => {
-            let hop = |hop| {
+            let tables = hops.iter().map(|hop| {
                 let mut table = Table::default();
                 write_hop(hop, &mut table);
                 Node::Table(table)
-            };
-            table.set("nexthops", hops.iter().map(hop).collect::<Node<'_>>());
+            });
+            table.set("nexthops", tables.collect::<Node<'_>>());
         }
-        NextHops::None | NextHops::Object(..) => {}
-        // The route is read back afterwards, and reported as one that a file cannot say.
+        // None; or one of which the route, which is read back, is reported as unsayable.
         _ => {}
     }
 }
