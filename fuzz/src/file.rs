@@ -52,19 +52,19 @@ pub fn file(data: &[u8]) {
 /// in the file, and none runs after itself.
 fn commands_are_in_order(file: &File) {
     let files = file.files.iter().flatten();
-    let files = files.map(|it| ("file", &*it.name, &it.order));
+    let files = files.map(|it| ("file", &*it.name, &it.after, &it.on));
     let execs = file.execs.iter().flatten();
     let execs = execs.map(|exec| {
         assert!(exec.command[0].starts_with('/') && !exec.timeout.is_zero());
-        ("exec", &*exec.name, &exec.order)
+        ("exec", &*exec.name, &exec.after, &exec.on)
     });
     let mut waiting: Vec<_> = files.chain(execs).collect();
     let mut done = BTreeSet::new();
     while !waiting.is_empty() {
         let before = waiting.len();
         let sections: BTreeSet<&str> = waiting.iter().map(|(section, ..)| *section).collect();
-        waiting.retain(|(section, name, order)| {
-            let is_ready = order.iter().all(|reference| match reference {
+        waiting.retain(|(section, name, after, on)| {
+            let is_ready = after.iter().chain(*on).all(|reference| match reference {
                 NodeRef::Section(name) => !sections.contains(&**name),
                 NodeRef::File(name) => done.contains(&("file", &**name)),
                 NodeRef::Exec(name) => done.contains(&("exec", &**name)),
