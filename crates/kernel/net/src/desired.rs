@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::kinds::{Kind, Kinds, ObjectKind as _, OfKind, Registered, RouteKey};
+use crate::kinds::{Authored, Kind, Kinds, ObjectKind as _, OfKind, Registered, RouteKey};
 use crate::routes::Routes;
 use crate::values::IfName;
 use crate::{each_kind, kinds, per_kind};
@@ -73,20 +73,13 @@ impl Desired {
     /// Returns the names of all devices that are declared, or that objects refer to.
     pub fn device_names(&self) -> BTreeSet<IfName> {
         let mut names = BTreeSet::new();
-        for link in self.links.iter().flatten() {
-            names.insert(link.name);
-            names.extend(link.parents().copied());
-        }
-        names.extend(self.addresses.iter().flatten().map(|it| it.dev));
-        names.extend(self.neighbours.iter().flatten().map(|it| it.dev));
-        names.extend(self.routes.iter().flat_map(Routes::device_names));
+        each_kind!(K => OfKind::<K>::of_kind(self).name_devices(&mut names));
         names
     }
 
     /// Returns true if a route is declared on a key.
     pub fn has_route(&self, key: &RouteKey) -> bool {
-        let routes = self.routes.as_ref();
-        routes.is_some_and(|routes| routes.get(key).is_some())
+        self.routes.as_ref().is_some_and(|routes| routes.get(key).is_some())
     }
 
     /// The kinds that are managed.
@@ -116,17 +109,28 @@ impl Desired {
 trait Stated {
     /// Returns the number of objects, if the kind is managed because of it.
     fn count(&self) -> Option<usize>;
+
+    /// Adds the names of the devices that are declared, or that objects refer to.
+    fn name_devices(&self, names: &mut BTreeSet<IfName>);
 }
 
-impl<T> Stated for Option<Vec<T>> {
+impl<A: Authored> Stated for Option<Vec<A>> {
     fn count(&self) -> Option<usize> {
         self.as_ref().map(Vec::len)
+    }
+
+    fn name_devices(&self, names: &mut BTreeSet<IfName>) {
+        names.extend(self.iter().flatten().flat_map(Authored::device_names));
     }
 }
 
 impl Stated for Option<Routes> {
     fn count(&self) -> Option<usize> {
         self.as_ref().map(Routes::len)
+    }
+
+    fn name_devices(&self, names: &mut BTreeSet<IfName>) {
+        names.extend(self.iter().flat_map(Routes::device_names));
     }
 }
 
@@ -136,4 +140,6 @@ impl Stated for NexthopMode {
     fn count(&self) -> Option<usize> {
         None
     }
+
+    fn name_devices(&self, _names: &mut BTreeSet<IfName>) {}
 }

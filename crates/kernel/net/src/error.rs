@@ -62,3 +62,6 @@ impl fmt::Display for DesiredError {
 }
 
 impl std::error::Error for DesiredError {}
+
+#[cfg(test)]
+mod tests;

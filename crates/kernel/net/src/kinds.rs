@@ -54,7 +54,7 @@ use std::borrow::Cow;
 
 use crate::devices::{Devices, Names, Problem};
 use crate::domain::Located;
-use crate::values::Dev;
+use crate::values::{Dev, IfName};
 
 /// One respect in which an observed object is not as desired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -213,4 +213,7 @@ pub(crate) trait Authored {
 
     /// The object as the kernel reports it once it is there.
     fn resolve(&self, names: &Names<'_>) -> Result<Self::Indexed, Problem>;
+
+    /// The names of the devices that it is, is on, or is stacked on, and that have to be there.
+    fn device_names(&self) -> impl Iterator<Item = IfName>;
 }

@@ -465,6 +465,10 @@ impl Authored for Address<IfName> {
         let name = names.devices.name(address.dev);
         Ok(address.canonical(name))
     }
+
+    fn device_names(&self) -> impl Iterator<Item = IfName> {
+        [self.dev].into_iter()
+    }
 }
 
 impl Collateral for Address {
@@ -568,38 +572,5 @@ impl Check for Address<IfName> {
             !is_group || self.flags.contains(AddressFlags::AUTOJOIN),
             "an IPv6 multicast address is assigned only with autojoin",
         )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn address(text: &str) -> Address {
-        Address::new(Dev::index(2), text.parse().unwrap())
-    }
-
-    #[test]
-    fn a_finite_lifetime_is_renewed_at_half() {
-        let mut desired = address("10.0.0.1/24");
-        desired.lifetimes = Lifetimes { valid: 600, preferred: 600 };
-        let mut observed = desired.clone();
-        observed.lifetimes = Lifetimes { valid: 590, preferred: 301 };
-        assert!(desired.agrees(&observed));
-        observed.lifetimes.preferred = 300;
-        assert!(!desired.agrees(&observed));
-        observed.lifetimes = Lifetimes { valid: 601, preferred: 600 };
-        assert!(!desired.agrees(&observed));
-        observed.lifetimes = Lifetimes::default();
-        assert!(!desired.agrees(&observed));
-    }
-
-    #[test]
-    fn ipv6_prefix_length_is_no_part_of_the_key() {
-        let (a, b) = (address("2001:db8::1/64"), address("2001:db8::1/128"));
-        assert_eq!(a.key(), b.key());
-        let expected = Difference { field: "prefix length", in_place: false };
-        assert_eq!(a.differences(&b), [expected]);
-        assert_ne!(address("10.0.0.1/24").key(), address("10.0.0.1/32").key());
     }
 }

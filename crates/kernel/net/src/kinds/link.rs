@@ -359,6 +359,10 @@ impl Authored for Link<IfName> {
     fn resolve(&self, names: &Names<'_>) -> Result<Link, Problem> {
         self.with_devices(names.devices)
     }
+
+    fn device_names(&self) -> impl Iterator<Item = IfName> {
+        self.parents().copied().chain([self.name])
+    }
 }
 
 impl Collateral for Link {}
@@ -478,56 +482,5 @@ impl Check for Link<IfName> {
         must(alias.len() < 256, "an alias has at most 255 bytes")?;
         must(!alias.contains(&0), "an alias ends before its first NUL: leave that out")?;
         must(self.master != Some(Some(self.name)), "a link cannot be its own master")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_left_open_is_no_difference() {
-        let name: IfName = "br0".parse().unwrap();
-        let desired = Link::new(name, LinkKind::Bridge(BridgeAttrs::default()));
-        let mut observed = desired.clone();
-        observed.kind = Some(LinkKind::Bridge(BridgeAttrs {
-            stp: Some(true),
-            forward_delay: Some(1500),
-            ..BridgeAttrs::default()
-        }));
-        observed.up = Some(true);
-        observed.master = Some(None);
-        assert!(desired.agrees(&observed));
-        assert!(Link::must_exist(name).agrees(&observed));
-    }
-
-    #[test]
-    fn a_time_that_is_one_less_is_another_time() {
-        let bridge = |delay, age| {
-            let attrs = BridgeAttrs::default().with_forward_delay(delay).with_ageing_time(age);
-            Link::<Dev>::new("x".parse().unwrap(), LinkKind::Bridge(attrs))
-        };
-        let desired = bridge(1501, 1);
-        for (delay, age, fields) in [
-            (1501, 1, &[][..]),
-            (1500, 1, &["forward_delay"]),
-            (1501, 0, &["ageing_time"]),
-            (1502, 2, &["forward_delay", "ageing_time"]),
-        ] {
-            let differences = desired.differences(&bridge(delay, age)).into_iter();
-            let differing: Vec<_> = differences.map(|difference| difference.field).collect();
-            assert_eq!(differing, fields, "{delay} {age}");
-        }
-    }
-
-    #[test]
-    fn another_kind_or_vni_needs_recreation() {
-        let vxlan = |id| {
-            let attrs = VxlanAttrs::new(id);
-            Link::<Dev>::new("x".parse().unwrap(), LinkKind::Vxlan(attrs))
-        };
-        assert_eq!(vxlan(1).differences(&vxlan(2)), [Difference { field: "id", in_place: false }]);
-        let dummy = Link::new("x".parse().unwrap(), LinkKind::Dummy);
-        assert_eq!(dummy.differences(&vxlan(1)), [Difference { field: "kind", in_place: false }]);
     }
 }

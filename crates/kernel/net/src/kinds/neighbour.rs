@@ -254,6 +254,10 @@ impl Authored for Neighbour<IfName> {
         neighbour.protocol = names.marker;
         Ok(neighbour.canonical())
     }
+
+    fn device_names(&self) -> impl Iterator<Item = IfName> {
+        [self.dev].into_iter()
+    }
 }
 
 impl Collateral for Neighbour {

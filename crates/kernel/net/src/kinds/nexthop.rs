@@ -272,29 +272,3 @@ impl Render for Nexthop {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_group_is_the_same_in_any_order_and_never_becomes_a_single_one() {
-        let nexthop = |target| Nexthop { id: 7, target, protocol: 116, unmodelled: false };
-        let group = nexthop(NexthopTarget::Group(vec![(1, 1), (2, 3)]));
-        let turned = nexthop(NexthopTarget::Group(vec![(2, 3), (1, 1)])).canonical();
-        assert!(group.agrees(&turned));
-        let weights = nexthop(NexthopTarget::Group(vec![(1, 1), (2, 1)]));
-        let differences = group.differences(&weights);
-        assert!(differences.len() == 1 && differences[0].in_place);
-        let blackhole = nexthop(NexthopTarget::Blackhole(Family::Inet));
-        let differences = group.differences(&blackhole);
-        assert!(differences.len() == 1 && !differences[0].in_place);
-    }
-
-    #[test]
-    fn markers_have_numbers_of_their_own() {
-        assert_eq!(Nexthop::ids(116), 0x7400_0000..=0x74ff_fffe);
-        assert!(Nexthop::ids(5).end() < Nexthop::ids(6).start());
-        assert_eq!(*Nexthop::ids(255).end(), u32::MAX - 1);
-    }
-}

@@ -202,37 +202,3 @@ impl Short {
         &self.bytes[..usize::from(self.len)]
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn interface_names_are_what_the_kernel_takes() {
-        for good in ["lo", "eth0.100", "fifteen-bytes-x", "ä"] {
-            assert_eq!(good.parse::<IfName>().unwrap().to_string(), good);
-        }
-        for bad in ["", ".", "..", "a b", "a/b", "a:b", "sixteen-bytes-xx", "a\u{b}"] {
-            assert!(bad.parse::<IfName>().is_err(), "{bad:?}");
-        }
-        assert!(IfName::from_bytes(&[0xff, 0xfe]).unwrap().as_str().is_none());
-    }
-
-    #[test]
-    fn hardware_addresses_parse_as_hex_bytes() {
-        assert_eq!("2:0:0:0:0:9".parse::<LinkAddr>().unwrap().to_string(), "02:00:00:00:00:09");
-        for bad in ["", "02:", "02:zz", "002:00", "+2:00"] {
-            assert!(bad.parse::<LinkAddr>().is_err(), "{bad:?}");
-        }
-        for (text, is_ethernet) in [
-            ("02:00:00:00:00:09", true),
-            ("00:00:00:00:00:00", false),
-            ("01:00:5e:00:00:01", false),
-            ("02:01", false),
-            ("02:00:00:00:00:09:09", false),
-        ] {
-            let address: LinkAddr = text.parse().unwrap();
-            assert_eq!(address.is_ethernet(), is_ethernet, "{text}");
-        }
-    }
-}

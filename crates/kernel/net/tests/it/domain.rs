@@ -1,7 +1,7 @@
 //! What a domain leaves out: one small plan for each rule.
 
 use trueup_net::{
-    Address, Desired, Dev, Domain, Family, Hold, IfName, Kinds, Link, LinkKind, Metric, Metrics,
+    Address, Desired, Dev, Domain, Family, Hold, IfName, Kind, Kinds, Link, LinkKind, Metric, Metrics,
     NextHop, NextHops, Observed, Owned, Plan, Policy, Reason, Route, RouteType, Rule, RuleAction,
     plan,
 };
@@ -180,4 +180,59 @@ fn the_prefixes_of_a_domain_cover_longer_ones_alone() {
     };
     assert!(covers("10.0.0.0/8", "10.1.0.0/16") && covers("10.0.0.0/8", "10.0.0.0/8"));
     assert!(!covers("10.1.0.0/16", "10.0.0.0/8") && !covers("0.0.0.0/0", "::/0"));
+}
+
+fn of_interfaces(pattern: &str) -> Domain {
+    Domain::default().with_interfaces([pattern.parse().unwrap()])
+}
+
+fn of_prefix(text: &str) -> Domain {
+    Domain::default().with_prefixes([text.parse().unwrap()])
+}
+
+fn kinds(kinds: &[Kind]) -> Kinds {
+    kinds.iter().copied().collect()
+}
+
+#[test]
+fn domains_overlap_in_the_kinds_that_both_have() {
+    let all = Domain::default();
+    let on_interfaces = [Kind::Link, Kind::Address, Kind::Neighbour, Kind::Route];
+
+    assert_eq!(all.overlap(&all), kinds(&Kind::ALL));
+    assert_eq!(of_interfaces("veth*").overlap(&all), kinds(&on_interfaces));
+    assert_eq!(of_interfaces("veth*").overlap(&of_interfaces("eth0")), Kinds::NONE);
+    assert_eq!(of_interfaces("veth*").overlap(&of_interfaces("*0")), kinds(&on_interfaces));
+    let routes = kinds(&[Kind::Route]);
+    assert_eq!(of_prefix("10.0.0.0/8").overlap(&of_prefix("10.1.0.0/16")), routes);
+    assert_eq!(of_prefix("10.1.0.0/16").overlap(&of_prefix("10.0.0.0/8")), routes);
+    assert_eq!(of_prefix("10.1.0.0/16").overlap(&of_prefix("10.2.0.0/16")), Kinds::NONE);
+    // A route of that prefix can be through such an interface.
+    assert_eq!(of_prefix("10.1.0.0/16").overlap(&of_interfaces("eth0")), routes);
+    let [one, other] =
+        [100, 101].map(|table| of_prefix("10.0.0.0/8").with_tables([table..=table]));
+    assert_eq!(one.overlap(&other), Kinds::NONE);
+    let created = Domain::default().with_created_interfaces(true);
+    assert_eq!(created.overlap(&created), Kinds::NONE);
+    let by_ledger = Domain::default().with_ledger_only(true);
+    assert_eq!(by_ledger.overlap(&by_ledger), Kinds::NONE);
+    // To an agent that goes by the marker, what bears it is undeclared.
+    assert_eq!(by_ledger.overlap(&of_interfaces("eth0")), kinds(&on_interfaces));
+    let objects = Domain::default().with_nexthop_objects(true);
+    assert_eq!(objects.overlap(&objects), kinds(&[Kind::Nexthop]));
+}
+
+/// Returns true if domains of these interfaces can have the same link.
+fn meet(one: &str, other: &str) -> bool {
+    let met = of_interfaces(one).overlap(&of_interfaces(other));
+    assert_eq!(met, of_interfaces(other).overlap(&of_interfaces(one)), "{one} {other}");
+    met.contains(Kind::Link)
+}
+
+#[test]
+fn patterns_meet_where_a_name_fits_both() {
+    assert!(meet("eth0", "eth0") && !meet("eth0", "eth1") && !meet("eth", "eth0"));
+    assert!(meet("veth*", "veth7") && meet("veth*", "*7") && !meet("veth*", "eth*"));
+    assert!(meet("a*b", "*ab*") && meet("a*b", "ab") && !meet("a*b", "a*c"));
+    assert!(meet("*", "lo") && meet("x*", "x*") && !meet("x*y", "x"));
 }

@@ -6,13 +6,17 @@ mod collateral;
 mod common;
 mod compact;
 mod domain;
+mod kinds;
 mod nexthop_assignment;
 mod objects;
 mod order;
 mod ownership;
+mod plan;
 mod properties;
 mod render;
 #[cfg(feature = "serde")]
 mod serial;
+mod snapshot;
 mod steps;
 mod tracker;
+mod values;

@@ -227,30 +227,3 @@ impl From<Option<MetricValues>> for Metrics {
         metrics
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn metrics_hold_what_the_kernel_would_store() {
-        let mut metrics = Metrics::default();
-        metrics.set(Metric::Mtu, 100_000);
-        metrics.set(Metric::AdvMss, 1000);
-        metrics.set(Metric::AdvMss, 0);
-        assert_eq!(metrics.iter().collect::<Vec<_>>(), [(Metric::Mtu, 65520)]);
-        metrics.set(Metric::Mtu, 0);
-        assert!(metrics.is_empty());
-    }
-
-    #[test]
-    fn a_lock_needs_a_value() {
-        let mut metrics = Metrics::default();
-        metrics.set(Metric::Mtu, 1400);
-        metrics.set_congctl(Some("reno".to_owned()));
-        metrics.set_lock(1 << Metric::Mtu as u32 | 1 << RTAX_CC_ALGO);
-        assert!(!metrics.locks_nothing());
-        metrics.set_lock(1 << Metric::AdvMss as u32);
-        assert!(metrics.locks_nothing());
-    }
-}
