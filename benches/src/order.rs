@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, ensure};
 use ipnetwork::IpNetwork;
 use trueup::apply::apply;
+use trueup_net::internal::{Resolution, plan_with};
 use trueup_net::{
     Address, AddressFlags, Desired, Dev, Family, Kinds, Link, LinkKind, Neighbour, NextHop,
-    NextHops, Object, Observed, Owned, Plan, Route, Routes, Rule, RuleAction, plan_resolved,
-    resolve,
+    NextHops, Object, Observed, Owned, Plan, Route, Routes, Rule, RuleAction,
 };
 use trueup_netlink::codec::{existing, link};
 use trueup_netlink::{Batch, Connect, Group, Namespace, Socket, Transport};
@@ -449,8 +449,12 @@ fn own(count: usize) -> Work {
         let desired = Desired::default().with_routes(wanted);
         let observed = Observed::default().with_routes(there).with_complete(Kinds::ALL);
         let owned = Owned::default();
-        let resolved = resolve(&desired, &observed, &owned, DEFAULT_PROTOCOL)?;
-        taken(|| Ok(plan_resolved(&resolved, &observed, &owned)?))
+        let names = Resolution::of(&desired, &observed, &owned, DEFAULT_PROTOCOL)?.with_routes(
+            &desired,
+            &observed,
+            DEFAULT_PROTOCOL,
+        );
+        taken(|| Ok(plan_with(&desired, None, &names, &observed, &owned, DEFAULT_PROTOCOL)?))
     };
     let carry_out = move |creates: bool| -> Result<Taken> {
         let (plan, _) = plan(creates)?;

@@ -4,9 +4,10 @@ use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use trueup_diff::{Diff, Duplicate};
+use trueup_net::internal::{DumpMatcher, PlainRoute, Tracker};
 use trueup_net::{
-    Desired, Dev, Devices, DumpMatcher, Family, IfName, Kind, NextHop, NextHops, Observed, Owned,
-    PlainRoute, Plan, Prefix, Route, RouteKey, RouteType, Routes, Tracker, plan, table,
+    Desired, Dev, Devices, Family, IfName, Kind, NextHop, NextHops, Observed, Owned, Plan, Prefix,
+    Route, RouteKey, RouteType, Routes, plan, table,
 };
 use trueup_netlink::codec::route::{self, Row};
 use trueup_netlink::wire::{MessageWriter, Messages, NLM_F_MULTI};

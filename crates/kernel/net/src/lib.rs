@@ -40,7 +40,15 @@ pub use observed::Observed;
 pub use op::{Hold, Op, Reason};
 pub use ownership::{DEFAULT_PROTOCOL, MaxDeletes, OnConflict, Ownership};
 pub use ownership::{Owned, Policy, proof};
-pub use plan::{Conflict, Notice, Plan, plan, plan_resolved, plan_with};
-pub use resolve::{Resolution, Resolved, resolve, resolve_with};
-pub use routes::{DumpMatcher, Gateway, PlainRoute, RouteDependencies, Routes, Tracker};
+pub use plan::{Conflict, Notice, Plan, plan};
+pub use routes::{Gateway, Routes};
 pub use values::{Dev, Family, IfName, Label, LinkAddr, ParseError, Prefix, Protocols};
+
+/// How trueup's own crates read many routes and follow them from pass to pass. It is no part of the
+/// API: any version may change it.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::plan::plan_with;
+    pub use crate::resolve::Resolution;
+    pub use crate::routes::{DumpMatcher, PlainRoute, RouteDependencies, Tracker};
+}

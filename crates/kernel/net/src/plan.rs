@@ -21,7 +21,7 @@ use crate::kinds::{Canonical, Kind, Kinds, Object, ObjectKind as _, RouteKey};
 use crate::observed::Observed;
 use crate::op::{Hold, Op, Reason};
 use crate::ownership::{Owned, Policy};
-use crate::resolve::{Resolution, Resolved, resolve, resolve_all_but_routes};
+use crate::resolve::{Resolution, resolve};
 use crate::routes::Routes;
 use crate::values::Dev;
 
@@ -172,20 +172,25 @@ impl Plan {
 ///
 /// # Errors
 ///
-/// When what is desired cannot be: see [`resolve`].
+/// When two objects have one key, when links are stacked in a circle, and when an object is such
+/// that the kernel would store something else. By a [strict](Policy::strict) policy also when one
+/// names a device that neither exists nor is declared; by any other that device is
+/// [missing](Dev::is_missing), and the plan holds the object.
 pub fn plan(
     desired: &Desired,
     observed: &Observed,
     owned: &Owned,
     policy: impl Into<Policy>,
 ) -> Result<Plan, DesiredError> {
-    let resolved = resolve(desired, observed, owned, policy)?;
-    plan_resolved(&resolved, observed, owned)
+    let policy = policy.into();
+    let names = Resolution::of(desired, observed, owned, &policy)?;
+    let names = names.with_routes(desired, observed, &policy);
+    plan_with(desired, None, &names, observed, owned, policy)
 }
 
-/// Plans a pass with names that have been resolved already, against the same observation, as
-/// [`plan_resolved`] does with what [`resolve_with`](crate::resolve_with) returns. Routes are
-/// resolved one by one: at no time there is a list of all.
+/// Plans a pass with names that have been resolved already, against the same observation. A `part`
+/// of the routes takes the place of those of `desired`: routes that are known to be in sync can be
+/// left out. Routes are resolved one by one: at no time there is a list of all.
 ///
 /// # Errors
 ///
@@ -199,27 +204,11 @@ pub fn plan_with(
     policy: impl Into<Policy>,
 ) -> Result<Plan, DesiredError> {
     let routes = names.routes_of(desired, part);
-    let resolved = resolve_all_but_routes(desired, routes, names, policy)?;
+    let resolved = resolve(desired, routes, names, policy)?;
     let all = routes.map(|(routes, all)| (routes, all.for_routes(routes, &resolved.devices)));
     let routes = all.as_ref().map(|(routes, all)| ListedRoutes { routes, resolved: all });
     let (resolved, observed) =
         (Canonical::resolved(&resolved), Canonical::observed(observed, &resolved.devices));
     let findings = build::find(resolved.get(), routes, observed.get(), owned)?;
     order::arrange(findings, &resolved, &observed)
-}
-
-/// Plans a pass from what has been resolved already, against the same observation.
-///
-/// # Errors
-///
-/// When links are stacked in a circle.
-pub fn plan_resolved(
-    desired: &Resolved,
-    observed: &Observed,
-    owned: &Owned,
-) -> Result<Plan, DesiredError> {
-    let (desired, observed) =
-        (Canonical::resolved(desired), Canonical::observed(observed, &desired.devices));
-    let findings = build::find(desired.get(), None, observed.get(), owned)?;
-    order::arrange(findings, &desired, &observed)
 }

@@ -16,8 +16,8 @@ use crate::devices::{Devices, Macvlans, Names, Problem};
 use crate::domain::DomainDevices;
 use crate::error::DesiredError;
 use crate::kinds::{
-    Authored, Canonical, Kind, Kinds, Link, LinkKind, Nexthop, ObjectKey, ObjectKind as _, OfKind,
-    Registered, Route, RouteKey, VethAttrs,
+    Authored, Canonical, Kind, Kinds, Link, LinkKind, Nexthop, Object, ObjectKey, ObjectKind as _,
+    OfKind, Registered, Route, RouteKey, VethAttrs,
 };
 use crate::observed::Observed;
 use crate::op::Hold;
@@ -30,13 +30,11 @@ use crate::{each_kind, per_kind};
 type ResolvedOf<K> = Option<Vec<K>>;
 
 per_kind! {
-    /// What is desired, keyed in the space of what was observed: what the planner takes.
-    ///
-    /// [`resolve`] makes it of a [`Desired`]. Who has no names to resolve begins with
-    /// [`Resolved::new`] and sets the lists: each object bearing the marker. A kind that is `None`
-    /// is unmanaged. Lists that come from a [`Desired`] are in its order.
+    /// What is desired, keyed in the space of what was observed: what the planner takes. A kind
+    /// that is `None` is unmanaged. Lists are in the order of the [`Desired`]. That of routes is
+    /// empty: they can be many, and are resolved one by one.
     #[derive(Clone, Debug, Default, PartialEq)]
-    pub struct Resolved[ResolvedOf] {
+    pub(crate) struct Resolved[ResolvedOf] {
         /// What proves objects to be ours.
         pub policy: Policy,
         /// The devices that the objects refer to.
@@ -51,29 +49,8 @@ per_kind! {
 }
 
 impl Resolved {
-    /// Nothing desired yet, and no kind managed. `devices` are those that objects may refer to:
-    /// [`Devices::observed`] of the observed links.
-    ///
-    /// ```
-    /// use trueup_net::{
-    ///     Devices, Kinds, Observed, Owned, Resolved, Route, RouteType, plan_resolved,
-    /// };
-    ///
-    /// let mut route = Route::of_type(RouteType::Blackhole, "10.2.0.0/16".parse()?);
-    /// route.protocol = 116;
-    /// let mut desired = Resolved::new(116, Devices::default());
-    /// desired.routes = Some(vec![route]);
-    /// let observed = Observed::default().with_complete(Kinds::ALL);
-    /// let plan = plan_resolved(&desired, &observed, &Owned::default())?;
-    /// assert_eq!(plan.ops.len(), 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn new(policy: impl Into<Policy>, devices: Devices) -> Resolved {
-        Resolved { policy: policy.into(), devices, ..Resolved::default() }
-    }
-
     /// The kinds that are managed.
-    pub fn managed(&self) -> Kinds {
+    pub(crate) fn managed(&self) -> Kinds {
         let mut managed = Kinds::NONE;
         each_kind!(K => if OfKind::<K>::of_kind(self).is_some() {
             managed = managed.with(K::KIND);
@@ -82,78 +59,40 @@ impl Resolved {
     }
 }
 
-/// Resolves what is desired against what was observed.
-///
-/// # Errors
-///
-/// When two objects have one key, and when one is such that the kernel would store something else.
-/// By a [strict](Policy::strict) policy also when one names a device that neither exists nor is
-/// declared; by any other that device is [missing](Dev::is_missing), and a plan holds the object.
-pub fn resolve(
-    desired: &Desired,
-    observed: &Observed,
-    owned: &Owned,
-    policy: impl Into<Policy>,
-) -> Result<Resolved, DesiredError> {
-    let policy = policy.into();
-    let names = Resolution::of(desired, observed, owned, &policy)?;
-    resolve_with(desired, None, &names.with_routes(desired, observed, &policy), policy)
-}
-
-/// Resolves a desired state with names that have been resolved already, against the same
-/// observation. A `part` of the routes takes the place of those of `desired`: routes that are known
-/// to be in sync can be left out.
-///
-/// # Errors
-///
-/// As [`resolve`].
-pub fn resolve_with(
-    desired: &Desired,
-    part: Option<&Routes>,
-    names: &Resolution,
-    policy: impl Into<Policy>,
-) -> Result<Resolved, DesiredError> {
-    let routes = names.routes_of(desired, part);
-    let mut resolved = resolve_all_but_routes(desired, routes, names, policy)?;
-    if let Some((routes, all)) = routes {
-        let all = all.for_routes(routes, &resolved.devices);
-        resolved.routes = Some(all.list(routes)?);
-    }
-    Ok(resolved)
-}
-
-/// As [`resolve_with`], with an empty list where routes are managed.
-pub(crate) fn resolve_all_but_routes(
+/// Resolves a desired state with its names resolved already, against the same observation. `routes`
+/// are those of it that are to be planned for.
+pub(crate) fn resolve(
     desired: &Desired,
     routes: Option<(&Routes, &ResolvedRoutes)>,
     names: &Resolution,
     policy: impl Into<Policy>,
 ) -> Result<Resolved, DesiredError> {
     let policy = policy.into();
-    let Resolution { devices, recreated, held, .. } = names;
-    let mut resolved = Resolved::new(&policy, devices.clone());
-    (resolved.recreated, resolved.held) = (recreated.clone(), held.clone());
-    let names = Names {
-        devices,
-        marker: policy.marker,
-        rules_have_protocol: !policy.unstored.contains(Kind::Rule),
+    let context = Context {
+        names: Names {
+            devices: &names.devices,
+            marker: policy.marker,
+            rules_have_protocol: !policy.unstored.contains(Kind::Rule),
+        },
+        routes,
     };
-    let context = Context { names, routes };
+    let mut resolved = Resolved {
+        policy,
+        devices: names.devices.clone(),
+        recreated: names.recreated.clone(),
+        held: names.held.clone(),
+        ..Resolved::default()
+    };
     each_kind!(K => {
         let list = OfKind::<K>::of_kind(desired).resolve(&context)?;
+        let positions = desired.adopt.iter().filter(|(kind, _)| *kind == K::KIND);
+        let adopted = positions.filter_map(|(_, position)| list.as_ref()?.get(*position));
+        resolved.adopt.extend(adopted.map(Registered::object_key));
         *OfKind::<K>::of_kind_mut(&mut resolved) = list;
     });
-    let mut adopt = HashSet::new();
-    each_kind!(K => {
-        let list = OfKind::<K>::of_kind(&resolved).as_deref().unwrap_or_default();
-        let positions = desired.adopt.iter().filter(|(kind, _)| *kind == K::KIND);
-        let objects = positions.filter_map(|(_, position)| list.get(*position));
-        adopt.extend(objects.map(Registered::object_key));
-    });
     if let Some((routes, _)) = routes {
-        adopt.extend(routes.adopted().iter().copied().map(ObjectKey::Route));
+        resolved.adopt.extend(routes.adopted().iter().copied().map(ObjectKey::Route));
     }
-    resolved.adopt = adopt;
     Ok(resolved)
 }
 
@@ -230,7 +169,7 @@ impl Resolution {
     ///
     /// # Errors
     ///
-    /// As [`resolve`], of what is wrong with links.
+    /// As [`plan`](crate::plan()), of what is wrong with links.
     pub fn of(
         desired: &Desired,
         observed: &Observed,
@@ -291,6 +230,29 @@ impl Resolution {
     /// Returns the devices and their names.
     pub fn devices(&self) -> &Devices {
         &self.devices
+    }
+
+    /// Returns all that is desired as it is once it is in the kernel, each kind in its order.
+    ///
+    /// # Errors
+    ///
+    /// As [`plan`](crate::plan()).
+    pub fn objects(
+        &self,
+        desired: &Desired,
+        policy: impl Into<Policy>,
+    ) -> Result<Vec<Object>, DesiredError> {
+        let routes = self.routes_of(desired, None);
+        let mut resolved = resolve(desired, routes, self, policy)?;
+        if let Some((routes, all)) = routes {
+            resolved.routes = Some(all.for_routes(routes, &self.devices).list(routes)?);
+        }
+        let mut objects: Vec<Object> = Vec::new();
+        each_kind!(K => {
+            let list = OfKind::<K>::of_kind_mut(&mut resolved).take();
+            objects.extend(list.into_iter().flatten().map(Object::from));
+        });
+        Ok(objects)
     }
 
     /// Resolves the routes of a desired state, if it has some, and assigns nexthop objects to them

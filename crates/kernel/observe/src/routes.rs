@@ -2,7 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use trueup_net::{DumpMatcher, Family, Route};
+use trueup_net::internal::DumpMatcher;
+use trueup_net::{Family, Route};
 use trueup_netlink::codec::route::Row;
 use trueup_netlink::codec::{
     Consistency, DumpQuery, KindCodec as _, ReadScope, RowPosition, Undecodable,
@@ -35,6 +36,7 @@ impl Observer {
     /// # Errors
     ///
     /// As [`snapshot`](Self::snapshot).
+    #[doc(hidden)]
     pub fn match_routes(
         &mut self,
         scope: &ReadScope,
@@ -64,6 +66,7 @@ impl Observer {
     /// # Errors
     ///
     /// As [`snapshot`](Self::snapshot).
+    #[doc(hidden)]
     pub fn sample_routes(
         &mut self,
         scope: &ReadScope,

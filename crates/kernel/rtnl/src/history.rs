@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use trueup_net::{
     Action, Desired, Devices, FOREVER, Hold, Kind, Kinds, Object, ObjectKey, ObjectKind as _,
-    Observed, Op, Plan, Reason, Resolved,
+    Observed, Op, Plan, Reason,
 };
 use trueup_observe::DirtySet;
 use trueup_reconcile::{Condition, OpKey};
@@ -80,29 +80,10 @@ impl History {
     }
 
     /// Notes what is declared.
-    pub(crate) fn declare(&mut self, resolved: &Resolved) {
-        let devices = &resolved.devices;
+    pub(crate) fn declare(&mut self, objects: &[Object], devices: &Devices) {
         self.declared.rotate_right(1);
-        let [declared, _] = &mut self.declared;
-        declared.clear();
-        let mut note = |key: ObjectKey| {
-            declared.insert(key_id(key, devices));
-        };
-        for nexthop in resolved.nexthops.iter().flatten() {
-            note(ObjectKey::Nexthop(nexthop.id));
-        }
-        for address in resolved.addresses.iter().flatten() {
-            note(ObjectKey::Address(address.key()));
-        }
-        for neighbour in resolved.neighbours.iter().flatten() {
-            note(ObjectKey::Neighbour(neighbour.key()));
-        }
-        for route in resolved.routes.iter().flatten() {
-            note(ObjectKey::Route(route.key()));
-        }
-        for rule in resolved.rules.iter().flatten() {
-            note(ObjectKey::Rule(Box::new(rule.key())));
-        }
+        let marked = objects.iter().filter(|object| object.kind().bears_protocol());
+        self.declared[0] = marked.map(|object| object_id(object, devices)).collect();
     }
 
     /// Notes whether the caller has allowed the deletes of the pass that begins.

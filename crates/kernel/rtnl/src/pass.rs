@@ -17,10 +17,8 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use trueup_net::{
-    Desired, Devices, Kinds, Op, Owned, Policy, Resolution, RouteDependencies, RouteKey, Routes,
-    Tracker,
-};
+use trueup_net::internal::{Resolution, RouteDependencies, Tracker};
+use trueup_net::{Desired, Devices, Kinds, Op, Owned, Policy, RouteKey, Routes};
 use trueup_observe::{DirtySet, Observer, Snapshot};
 use trueup_reconcile::{Ledger, OpKey, PassLimits};
 
@@ -75,9 +73,9 @@ struct OutOfSync {
 /// A pass, and what is ours in it.
 pub(crate) struct Pass<'a> {
     pub(crate) observer: &'a mut Observer,
-    desired: &'a Desired,
+    pub(crate) desired: &'a Desired,
     options: &'a Options,
-    policy: Policy,
+    pub(crate) policy: Policy,
     facts: Facts,
     mode: Mode,
     /// What is desired on the keys of the mode.

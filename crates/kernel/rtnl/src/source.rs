@@ -123,8 +123,7 @@ impl Rtnl {
         let asked = Kinds::NONE.with(query.kind());
         let connection = &mut self.open(scope, &declared)?;
         let (pass, next) = self.dry_run(connection, &declared, ledger, options, limits, asked)?;
-        let resolved = pass.resolve_all(&next)?;
-        why::explain(pass.observer, pass.ledger_view, &resolved, next.into(), query)
+        why::explain(pass, next, query)
     }
 
     /// Runs a pass up to its first plan. Its policy is also for objects of the kinds in `more`.

@@ -1,8 +1,6 @@
 use std::net::IpAddr;
 
-use crate::{
-    Family, IfName, Lifetimes, Link, LinkKind, Rule, RuleAction, VlanAttrs, VxlanAttrs,
-};
+use crate::{Family, IfName, Lifetimes, Link, LinkKind, Rule, RuleAction, VlanAttrs, VxlanAttrs};
 
 use super::Check;
 

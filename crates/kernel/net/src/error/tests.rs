@@ -30,10 +30,7 @@ fn what_cannot_be_stacked_is_refused() {
     let circle = refused([vlan("a", "b"), vlan("b", "a")], Policy::default());
     assert_eq!(circle, (0, Problem::Cycle(vec![1])));
     let place = circle.1.describe(|at| at.to_string());
-    assert_eq!(
-        place,
-        "is stacked on itself through 1: a link cannot be above and below another"
-    );
+    assert_eq!(place, "is stacked on itself through 1: a link cannot be above and below another");
     let misfit = [veth("a", "b"), Link::new(name("b"), LinkKind::Ifb)];
     assert_eq!(refused(misfit, Policy::default()), (0, Problem::Pair(1)));
     let rivals = [veth("a", "c"), veth("b", "c")];

@@ -471,7 +471,7 @@ fn nearest<'a, T: ObjectKind>(
 #[derive(Clone, Copy)]
 struct ConflictPolicy<'a> {
     desired: &'a Resolved,
-    /// The desired routes, where they are not in `desired`.
+    /// The desired routes, which are not in `desired`.
     routes: Option<ListedRoutes<'a>>,
     /// The observed routes that are not in the lists.
     compact: &'a Routes<Dev>,
@@ -548,11 +548,11 @@ impl Find for Route {
         is_complete: &dyn Fn(Kind) -> bool,
         policy: ConflictPolicy<'_>,
     ) -> Result<(), DesiredError> {
-        if let Some(listed) = policy.routes {
-            return listed.find(found, observed, is_complete, policy);
+        let _ = desired;
+        match policy.routes {
+            Some(listed) => listed.find(found, observed, is_complete, policy),
+            None => Ok(()),
         }
-        let all = with_compact(observed, policy.compact.iter(), policy);
-        found.compare(desired, all.get(), is_complete, policy)
     }
 }
 

@@ -22,7 +22,8 @@ use crate::resolve::Resolution;
 /// The desired routes of a revision, and the keys on which the kernel holds something else.
 ///
 /// ```
-/// use trueup_net::{Dev, Devices, NextHop, NextHops, Route, Routes, Tracker};
+/// use trueup_net::internal::Tracker;
+/// use trueup_net::{Dev, Devices, NextHop, NextHops, Route, Routes};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let via = |gateway: [u8; 4]| NextHop::via(gateway.into()).with_dev(Dev::index(2));

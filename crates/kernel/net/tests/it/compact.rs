@@ -6,8 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use trueup_net::render::snapshot_hash;
 use trueup_net::{
     Action, Desired, Dev, IfName, Kinds, Link, LinkKind, Metric, NextHop, NextHops, Object,
-    ObjectKind, Observed, Owned, Plan, Policy, Prefix, Resolution, Route, RouteKey, RouteType,
-    Routes, plan_with,
+    ObjectKind, Observed, Owned, Plan, Policy, Prefix, Route, RouteKey, RouteType, Routes, plan,
 };
 
 const MARKER: u8 = 116;
@@ -84,10 +83,7 @@ fn rows(n: u32) -> Vec<Route> {
 }
 
 fn planned(desired: &Desired, observed: &Observed, policy: &Policy) -> Plan {
-    let owned = Owned::default();
-    let names = Resolution::of(desired, observed, &owned, policy).unwrap();
-    let names = names.with_routes(desired, observed, policy);
-    plan_with(desired, None, &names, observed, &owned, policy).unwrap()
+    plan(desired, observed, &Owned::default(), policy).unwrap()
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! What a domain leaves out: one small plan for each rule.
 
 use trueup_net::{
-    Address, Desired, Dev, Domain, Family, Hold, IfName, Kind, Kinds, Link, LinkKind, Metric, Metrics,
-    NextHop, NextHops, Observed, Owned, Plan, Policy, Reason, Route, RouteType, Rule, RuleAction,
-    plan,
+    Address, Desired, Dev, Domain, Family, Hold, IfName, Kind, Kinds, Link, LinkKind, Metric,
+    Metrics, NextHop, NextHops, Observed, Owned, Plan, Policy, Reason, Route, RouteType, Rule,
+    RuleAction, plan,
 };
 
 const MARKER: u8 = 116;
@@ -209,8 +209,7 @@ fn domains_overlap_in_the_kinds_that_both_have() {
     assert_eq!(of_prefix("10.1.0.0/16").overlap(&of_prefix("10.2.0.0/16")), Kinds::NONE);
     // A route of that prefix can be through such an interface.
     assert_eq!(of_prefix("10.1.0.0/16").overlap(&of_interfaces("eth0")), routes);
-    let [one, other] =
-        [100, 101].map(|table| of_prefix("10.0.0.0/8").with_tables([table..=table]));
+    let [one, other] = [100, 101].map(|table| of_prefix("10.0.0.0/8").with_tables([table..=table]));
     assert_eq!(one.overlap(&other), Kinds::NONE);
     let created = Domain::default().with_created_interfaces(true);
     assert_eq!(created.overlap(&created), Kinds::NONE);

@@ -4,9 +4,10 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
+use trueup_net::internal::{Resolution, Tracker, plan_with};
 use trueup_net::{
     Desired, Dev, Devices, IfName, Kinds, Link, NextHop, NextHops, Nexthop, NexthopMode, Object,
-    Observed, Owned, Plan, Resolution, Route, Routes, Tracker, plan, plan_resolved, resolve_with,
+    Observed, Owned, Plan, Route, Routes, plan,
 };
 
 const MARKER: u8 = 116;
@@ -79,8 +80,7 @@ fn of_part(tracker: &Tracker, desired: &Desired, there: &Observed) -> Option<Pla
         return None;
     }
     let plan = |routes: &Routes, names: &Resolution, there: &Observed| {
-        let resolved = resolve_with(desired, Some(routes), names, MARKER).unwrap();
-        Some(plan_resolved(&resolved, there, &Owned::default()).unwrap())
+        Some(plan_with(desired, Some(routes), names, there, &Owned::default(), MARKER).unwrap())
     };
     if tracker.has_replaced_nexthops() {
         let alone = observed(Vec::new(), there.nexthops.clone());
@@ -100,8 +100,14 @@ fn settled(desired: &Desired, before: &Observed) -> (Observed, Tracker) {
     let names = resolved(desired, before);
     let tracker = Tracker::in_sync(desired.routes.as_ref().unwrap());
     let tracker = tracker.with_objects(&names, BTreeSet::new()).unwrap();
-    let resolved = resolve_with(desired, None, &names, MARKER).unwrap();
-    let after = observed(resolved.routes.unwrap(), resolved.nexthops.unwrap());
+    let mut after = observed(Vec::new(), Vec::new());
+    for object in names.objects(desired, MARKER).unwrap() {
+        match object {
+            Object::Route(route) => after.routes.push(route),
+            Object::Nexthop(nexthop) => after.nexthops.push(nexthop),
+            other => panic!("{other:?}"),
+        }
+    }
     (after, tracker)
 }
 

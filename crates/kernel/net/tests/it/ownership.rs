@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use trueup_net::{
-    Action, Address, Desired, Dev, Devices, Family, Hold, IfName, Kind, Kinds, Lifetimes, Link,
-    LinkKind, LinkStatus, Neighbour, NeighbourState, NextHop, NextHops, Object, ObjectKey,
-    ObjectKind, Observed, Owned, Plan, Policy, Protocols, Reason, Resolved, Route, RouteType, Rule,
-    RuleAction, VethAttrs, plan, plan_resolved,
+    Action, Address, Desired, Dev, Family, Hold, IfName, Kind, Kinds, Lifetimes, Link, LinkKind,
+    LinkStatus, Neighbour, NeighbourState, NextHop, NextHops, Object, ObjectKey, ObjectKind,
+    Observed, Owned, Plan, Policy, Protocols, Reason, Route, RouteType, Rule, RuleAction,
+    VethAttrs, plan,
 };
 
 const MARKER: u8 = 116;
@@ -576,18 +576,18 @@ fn objects_that_are_in_no_canonical_form_are_as_good_as_those_that_are() {
     assert_eq!(lines(&desired, &there, &Owned::default(), MARKER), NOTHING);
 
     // An IPv6 route with a metric of 0, and an IPv4 one without its scope.
-    let via = |dst: &str, gateway: &str| {
-        let hop = NextHop::via(gateway.parse().unwrap()).with_dev(eth0());
+    fn via<D>(dst: &str, gateway: &str, dev: D) -> Route<D> {
+        let hop = NextHop::via(gateway.parse().unwrap()).with_dev(dev);
         Route::new(dst.parse().unwrap(), NextHops::Many(vec![hop])).with_protocol(MARKER)
-    };
-    let routes = || vec![via("fd02::/64", "fd00:1::9"), via("10.2.0.0/16", "10.1.0.9")];
-    let there = with_routes(routes());
-    let mut desired = Resolved::new(MARKER, Devices::observed(&there.links));
-    desired.routes = Some(routes().into_iter().map(Route::canonical).collect());
-    let plan = plan_resolved(&desired, &there, &Owned::default()).unwrap();
-    assert_eq!(plan.text().to_string(), "");
-    desired.routes = Some(routes());
-    let there = with_routes(routes().into_iter().map(Route::canonical).collect());
-    let plan = plan_resolved(&desired, &there, &Owned::default()).unwrap();
-    assert_eq!(plan.text().to_string(), "");
+    }
+    let routes = [("fd02::/64", "fd00:1::9"), ("10.2.0.0/16", "10.1.0.9")];
+    let there = routes.map(|(dst, gateway)| via(dst, gateway, eth0()));
+    let desired = routes.map(|(dst, gateway)| via(dst, gateway, name("eth0")));
+    let canonical = [desired.clone().map(Route::canonical), desired];
+    for desired in canonical.map(|routes| Desired::default().with_routes(routes)) {
+        for there in [there.clone().map(Route::canonical), there.clone()] {
+            let there = with_routes(there.into());
+            assert_eq!(lines(&desired, &there, &Owned::default(), MARKER), NOTHING);
+        }
+    }
 }

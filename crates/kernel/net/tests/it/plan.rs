@@ -36,8 +36,7 @@ fn planned(desired: &[Address<IfName>], there: &[Address], ours: &[&Address]) ->
 #[test]
 fn foreign_objects_are_conflicts_and_are_never_deleted() {
     let dev = Dev::index(2);
-    let mortal =
-        address(dev, "10.0.0.1/24").with_lifetimes(Lifetimes { valid: 60, preferred: 60 });
+    let mortal = address(dev, "10.0.0.1/24").with_lifetimes(Lifetimes { valid: 60, preferred: 60 });
     let open = [address(name(), "10.0.0.1/24"), address(name(), "10.0.0.2/24")];
     let mut desired = open.clone();
     desired[0].lifetimes = Lifetimes { valid: 600, preferred: 600 };
@@ -73,12 +72,9 @@ fn an_equal_rule_of_another_protocol_serves_unless_ours_is_there() {
     let [of_kernel, ours] = [3, 116].map(|protocol| rule.clone().with_protocol(protocol));
     let inverted = of_kernel.clone().with_not(true);
     let desired = Desired::default().with_rules([rule]);
-    for (rules, ops) in [
-        (vec![], 1),
-        (vec![of_kernel.clone()], 0),
-        (vec![of_kernel, ours], 0),
-        (vec![inverted], 1),
-    ] {
+    for (rules, ops) in
+        [(vec![], 1), (vec![of_kernel.clone()], 0), (vec![of_kernel, ours], 0), (vec![inverted], 1)]
+    {
         let observed = observed().with_rules(rules);
         let plan = plan(&desired, &observed, &Owned::default(), 116).unwrap();
         assert_eq!(plan.ops.len(), ops, "{observed:?}");

@@ -7,11 +7,11 @@ use crate::common::{
     World, address, desired, devices, neighbour, no_file, prune, route, rule, world,
 };
 use proptest::prelude::*;
+use trueup_net::internal::{Resolution, plan_with};
 use trueup_net::render::snapshot_hash;
 use trueup_net::{
     Action, Desired, Dev, Difference, Family, Hold, Kind, Link, Object, ObjectKey, ObjectKind,
-    Observed, Op, Ownership, Plan, Reason, Resolution, Resolved, Route, RouteKey, Routes,
-    plan_resolved, plan_with, proof, resolve, resolve_with,
+    Observed, Op, Ownership, Plan, Reason, Route, RouteKey, Routes, proof,
 };
 
 proptest! {
@@ -75,21 +75,16 @@ fn thinned(mut world: World) -> World {
     world
 }
 
-fn resolved(world: &World, desired: &Desired) -> Resolved {
-    resolve(desired, &world.observed, &world.owned, &world.policy).unwrap()
+fn resolved(world: &World, desired: &Desired) -> Resolution {
+    let World { observed, owned, policy, .. } = world;
+    let names = Resolution::of(desired, observed, owned, policy).unwrap();
+    names.with_routes(desired, observed, policy)
 }
 
-fn wanted(resolved: Resolved) -> Vec<Object> {
-    let Resolved { links, addresses, neighbours, routes, rules, .. } = resolved;
-    fn objects<T: Into<Object>>(list: Option<Vec<T>>) -> impl Iterator<Item = Object> {
-        list.into_iter().flatten().map(Into::into)
-    }
-    objects(links)
-        .chain(objects(addresses))
-        .chain(objects(neighbours))
-        .chain(objects(routes))
-        .chain(objects(rules))
-        .collect()
+fn wanted(world: &World, desired: &Desired) -> Vec<Object> {
+    let mut objects = resolved(world, desired).objects(desired, &world.policy).unwrap();
+    objects.retain(|object| object.kind().is_declared());
+    objects
 }
 
 fn differences(desired: &Object, observed: &Object) -> Vec<Difference> {
@@ -129,8 +124,7 @@ fn spares_strangers(world: &World, desired: &Desired, plan: &Plan) -> Result<(),
     let mut after = world.clone();
     after.carry_out(plan);
     let there = after.objects();
-    let wanted: BTreeSet<ObjectKey> =
-        wanted(resolved(world, desired)).iter().map(Object::key).collect();
+    let wanted: BTreeSet<ObjectKey> = wanted(&world, &desired).iter().map(Object::key).collect();
     for object in world.foreign() {
         let may_change = plan.ops.iter().any(|op| {
             let link = object.kind() == Kind::Link && op.object.key() == object.key();
@@ -268,7 +262,7 @@ proptest! {
             // The other end of a pair comes with it.
             .chain(again.ops.iter().filter_map(|op| other_end(&op.object)))
             .collect();
-        for object in wanted(resolved(&after, &desired)) {
+        for object in wanted(&after, &desired) {
             let met = there.iter().any(|other| serves(&object, other));
             // To create anew is to delete, which takes a complete view.
             let met = met || !after.observed.complete.contains(object.kind());
@@ -307,7 +301,7 @@ proptest! {
     fn what_is_adopted_is_as_desired_and_ours_once_it_is_recorded(
         (world, desired, plan) in planned(),
     ) {
-        let wanted = wanted(resolved(&world, &desired));
+        let wanted = wanted(&world, &desired);
         let foreign = world.foreign();
         let flagged = |object: &Object| {
             let positions = desired.adopt.iter().filter(|(kind, _)| *kind == object.kind());
@@ -373,8 +367,8 @@ proptest! {
     fn what_was_taken_is_given_back_as_it_was((world, desired, plan) in planned()) {
         let resolved = resolved(&world, &desired);
         let managed = desired.managed();
-        let wanted = wanted(resolved.clone());
-        let wanted: BTreeSet<ObjectKey> = wanted.iter().map(Object::key).collect();
+        let wanted: BTreeSet<ObjectKey> =
+            wanted(&world, &desired).iter().map(Object::key).collect();
         let mut after = world.clone();
         let done = after.carry_out(&plan);
         for (key, former) in &world.owned.former {
@@ -400,7 +394,7 @@ proptest! {
                     if op.action == Action::Delete && op.reason == Reason::Recreated
                         && (op.hold.is_none() || comes(link))
                         && (Dev::index(link.index) == *dev || link.peer().is_some_and(|peer| {
-                            resolved.devices.name(*dev) == Some(&peer)
+                            resolved.devices().name(*dev) == Some(&peer)
                         })));
                 links.map(|link| Dev::index(link.index)).any(|index| index == *dev)
                     && !plan.ops.iter().any(anew)
@@ -450,7 +444,7 @@ proptest! {
         for op in &plan.ops {
             ops.entry(op.object.key()).or_default().push(op);
         }
-        for object in wanted(resolved(&world, &desired)) {
+        for object in wanted(&world, &desired) {
             let agreeing = observed.iter().any(|o| o.key() == object.key() && agrees(&object, o));
             let building = ops.get(&object.key()).into_iter().flatten();
             let building: Vec<_> = building.filter(|op| op.action != Action::Delete).collect();
@@ -587,11 +581,9 @@ proptest! {
             let names = Resolution::of(&desired, observed, &rest.owned, policy).unwrap();
             let names = names.with_routes(&desired, observed, policy);
             let part = narrowed.routes.as_ref();
-            let resolved = resolve_with(&desired, part, &names, policy).unwrap();
-            prop_assert_eq!(&plan_resolved(&resolved, observed, &rest.owned).unwrap(), &plan);
             let owned = &rest.owned;
-            let one_by_one = plan_with(&desired, part, &names, observed, owned, policy).unwrap();
-            prop_assert_eq!(&one_by_one, &plan);
+            let of_part = plan_with(&desired, part, &names, observed, owned, policy).unwrap();
+            prop_assert_eq!(&of_part, &plan);
         }
     }
 
@@ -650,7 +642,7 @@ proptest! {
         let Ok(plan) = world.plan(&desired) else { return Ok(()) };
         let foreign = world.foreign();
         let mut expected = Vec::new();
-        for object in wanted(resolved(&world, &desired)) {
+        for object in wanted(&world, &desired) {
             let other = foreign.iter().find(|other| other.key() == object.key());
             // Another rule may serve.
             let served = world.objects().iter().any(|other| {

@@ -2,9 +2,10 @@
 //! plan.
 
 use proptest::prelude::*;
+use trueup_net::internal::Tracker;
 use trueup_net::{
     Desired, Dev, Devices, IfName, Kinds, Link, NextHop, NextHops, ObjectKind as _, Observed,
-    Owned, Plan, Route, RouteKey, Routes, Tracker, plan,
+    Owned, Plan, Route, RouteKey, Routes, plan,
 };
 
 const MARKER: u8 = 116;

@@ -4,9 +4,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use trueup_net::{
-    Dev, Devices, DumpMatcher, Family, NextHop, NextHops, ObjectKind as _, Route, Routes,
-};
+use trueup_net::internal::DumpMatcher;
+use trueup_net::{Dev, Devices, Family, NextHop, NextHops, ObjectKind as _, Route, Routes};
 use trueup_netlink::codec::{existing, route};
 use trueup_netlink::wire::Messages;
 use trueup_netlink::{Batch, Push};

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use trueup_net::internal::{RouteDependencies, Tracker};
 use trueup_net::{
     Desired, Dev, Devices, IfName, Kind, Kinds, Link, NextHops, NexthopMode, Object,
-    ObjectKind as _, Observed, Route, RouteDependencies, RouteKey, Routes, Tracker,
+    ObjectKind as _, Observed, Route, RouteKey, Routes,
 };
 use trueup_observe::{DirtySet, WatchScope};
 use trueup_reconcile::OpKey;

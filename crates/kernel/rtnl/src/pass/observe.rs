@@ -9,9 +9,10 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
+use trueup_net::internal::{DumpMatcher, Resolution};
 use trueup_net::{
-    Desired, DumpMatcher, Family, IfName, Kind, Kinds, Link, LinkStatus, ObjectKind, Observed,
-    Policy, Resolution, Route, RouteKey, Routes,
+    Desired, Family, IfName, Kind, Kinds, Link, LinkStatus, ObjectKind, Observed, Policy, Route,
+    RouteKey, Routes,
 };
 use trueup_observe::{Incomplete, Observer, ReadScope, Snapshot};
 

@@ -6,9 +6,8 @@ use std::borrow::Cow;
 use std::cell::LazyCell;
 use std::time::Instant;
 
-use trueup_net::{
-    Kind, Object, Observed, Plan, Reason, Resolution, Resolved, plan_with, resolve, resolve_with,
-};
+use trueup_net::internal::{Resolution, plan_with};
+use trueup_net::{Devices, Kind, Object, Observed, Plan, Reason};
 use trueup_observe::{DirtySet, Incomplete};
 
 use super::mode::{Conflicts, Keys};
@@ -130,20 +129,27 @@ impl Pass<'_> {
         now: Instant,
     ) -> Result<Vec<Object>, Error> {
         if history.is_behind(self.desired, self.options) {
-            history.declare(&self.resolve_all(next)?);
+            let (objects, devices) = self.declared(next)?;
+            history.declare(&objects, &devices);
         }
         let overwritten = self.overwritten(history, &next.plan);
         self.hold(history, next, Some(dirty), now);
         Ok(overwritten)
     }
 
-    /// Resolves all that is desired, with the names of a plan if that is for everything.
-    pub(crate) fn resolve_all(&self, next: &PassPlan) -> Result<Resolved, Error> {
+    /// Returns all that is desired and its devices, with the names of a plan if that is for
+    /// everything.
+    pub(crate) fn declared(&self, next: &PassPlan) -> Result<(Vec<Object>, Devices), Error> {
         let (desired, policy, seen) = (self.desired, &self.policy, &next.seen);
-        Ok(match &seen.names {
-            Some(names) if self.is_over_everything() => resolve_with(desired, None, names, policy)?,
-            _ => resolve(desired, &seen.snapshot.observed, &seen.owned, policy)?,
-        })
+        let names = match &seen.names {
+            Some(names) if self.is_over_everything() => Cow::Borrowed(names),
+            _ => {
+                let observed = &seen.snapshot.observed;
+                let names = Resolution::of(desired, observed, &seen.owned, policy)?;
+                Cow::Owned(names.with_routes(desired, observed, policy))
+            }
+        };
+        Ok((names.objects(desired, policy)?, names.devices().clone()))
     }
 
     /// Returns what was ours when the last pass ended, and is another writer's by now.

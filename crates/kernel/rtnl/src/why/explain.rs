@@ -5,40 +5,34 @@ use std::collections::{BTreeMap, BTreeSet};
 use trueup_apply::is_drawn_index;
 use trueup_net::{
     Action, Dev, Devices, Domain, IfName, Kind, Kinds, Link, LinkKind, Object, ObjectKey,
-    ObjectKind as _, Observed, OfKind, Owned, Ownership, Policy, Resolved, VethAttrs, each_kind,
-    proof,
+    ObjectKind as _, Observed, OfKind, Owned, Ownership, Policy, VethAttrs, each_kind, proof,
 };
 use trueup_observe::{Observer, ReadScope, Snapshot};
 
 use super::{Entry, Explained, Explanation, Nothing, Origin, Query, Step, Whose};
+use crate::Error;
 use crate::ownership::ledger_view::LedgerView;
 use crate::ownership::record_key::RecordKey;
-use crate::pass::require_all_links;
-use crate::{Error, Planned};
+use crate::pass::{Pass, PassPlan, require_all_links};
 
-/// Explains what is asked about. `planned` is the next pass, as of a look just before, and `view`
-/// what is ours by then.
-pub(crate) fn explain(
-    observer: &mut Observer,
-    mut view: LedgerView,
-    resolved: &Resolved,
-    planned: Planned,
-    query: &Query,
-) -> Result<Explanation, Error> {
+/// Explains what is asked about. `next` is what the pass would do, as of a look just before.
+pub(crate) fn explain(pass: Pass<'_>, next: PassPlan, query: &Query) -> Result<Explanation, Error> {
+    let (declared, devices) = pass.declared(&next)?;
+    let is_managed = pass.desired.managed().contains(query.kind());
+    let Pass { observer, ledger_view: mut view, policy, .. } = pass;
     let Snapshot { observed: rows, incomplete: doubts, .. } = read(observer, query)?;
     // The pass looked only at what is managed.
-    view.close_intents(&rows, &resolved.policy, &BTreeSet::new());
+    view.close_intents(&rows, &policy, &BTreeSet::new());
     let owned = view.owned(&rows);
     let mut case = Case {
-        devices: &resolved.devices,
+        devices: &devices,
         indexes: rows.links.iter().map(|link| (link.name, link.index)).collect(),
         found: BTreeMap::new(),
     };
-    let name = |dev: Dev| resolved.devices.name(dev).copied();
+    let name = |dev: Dev| devices.name(dev).copied();
     for object in objects(&rows).into_iter().filter(|object| query.is_about(object, name)) {
-        let whose = whose(&object, &rows.links, &owned, &resolved.policy, |object| {
-            recorded_on(&view, object, name)
-        });
+        let whose =
+            whose(&object, &rows.links, &owned, &policy, |object| recorded_on(&view, object, name));
         let explained = case.about(&object);
         explained.present.push((object, whose));
     }
@@ -48,20 +42,21 @@ pub(crate) fn explain(
         if query.is_about(&record.object, |_| Some(key.interface()?.0)) {
             let entry = Entry {
                 object: record.object.clone(),
-                origin: origin(&record.object, record.former.is_some(), &resolved.policy),
+                origin: origin(&record.object, record.former.is_some(), &policy),
                 former: record.former.clone().map(|former| former.object),
                 is_open: view.has_intent(key),
             };
             case.about(&record.object).entry = Some(entry);
         }
     }
-    for (position, object) in desired(resolved, query.kind()).into_iter().enumerate() {
+    let of_kind = declared.into_iter().filter(|object| object.kind() == query.kind());
+    for (position, object) in of_kind.enumerate() {
         if query.is_about(&object, name) {
             let wanted = object.clone();
             case.about(&object).desired = Some((position, wanted));
         }
     }
-    let Planned { plan, observed, .. } = &planned;
+    let (plan, observed) = (&next.plan, &next.seen.snapshot.observed);
     let mut held: Vec<Option<usize>> = Vec::with_capacity(plan.ops.len());
     for (at, op) in plan.ops.iter().enumerate() {
         held.push(match op.hold {
@@ -87,7 +82,6 @@ pub(crate) fn explain(
             case.about(object).next.push(Step::Adopt);
         }
     }
-    let managed = resolved.managed().contains(query.kind());
     let complete = observed.complete.contains(query.kind());
     let deleted: BTreeSet<u32> = plan
         .ops
@@ -101,7 +95,7 @@ pub(crate) fn explain(
     let mut objects: Vec<Explained> = case.found.into_values().collect();
     for explained in &mut objects {
         if explained.next.is_empty() {
-            let nothing = if managed {
+            let nothing = if is_managed {
                 nothing(explained, complete, &deleted, &rows)
             } else {
                 Nothing::Unmanaged
@@ -109,7 +103,7 @@ pub(crate) fn explain(
             explained.next.push(Step::Nothing(nothing));
         }
     }
-    Ok(Explanation { objects, devices: resolved.devices.clone(), doubts })
+    Ok(Explanation { objects, devices, doubts })
 }
 
 /// Why nothing would be done.
@@ -217,16 +211,6 @@ fn objects(observed: &Observed) -> Vec<Object> {
     let mut objects: Vec<Object> = Vec::new();
     each_kind!(K => if K::IS_DECLARED {
         let of_kind = OfKind::<K>::of_kind(observed).iter();
-        objects.extend(of_kind.cloned().map(Into::<Object>::into));
-    });
-    objects
-}
-
-/// What is desired of a kind, in the order of the list.
-fn desired(resolved: &Resolved, kind: Kind) -> Vec<Object> {
-    let mut objects: Vec<Object> = Vec::new();
-    each_kind!(K => if K::KIND == kind {
-        let of_kind = OfKind::<K>::of_kind(resolved).iter().flatten();
         objects.extend(of_kind.cloned().map(Into::<Object>::into));
     });
     objects

@@ -15,8 +15,7 @@ fn rows(destinations: &[&str]) -> (Routes, Vec<Route>) {
             .iter()
             .map(|dst| {
                 let hop = NextHop::via([10, 0, 0, 1].into());
-                let mut route =
-                    Route::new(dst.parse().unwrap(), NextHops::One(hop)).canonical();
+                let mut route = Route::new(dst.parse().unwrap(), NextHops::One(hop)).canonical();
                 route.protocol = MARKER;
                 route
             })
@@ -62,10 +61,9 @@ fn each_dump_has_the_dependencies_of_its_own_rows() {
     let plain = rows.clone();
     rows.iter_mut().for_each(|row| row.src = src);
     let mut of_others = matcher(&wanted);
-    for (matcher, rows, sources) in [
-        (&mut of_plain, plain, BTreeSet::new()),
-        (&mut of_others, rows, src.into_iter().collect()),
-    ] {
+    for (matcher, rows, sources) in
+        [(&mut of_plain, plain, BTreeSet::new()), (&mut of_others, rows, src.into_iter().collect())]
+    {
         matcher.begin(Family::Inet);
         for (row, index) in rows.iter().zip([4, 5]) {
             assert_eq!(matcher.match_route(row), RowMatch::Matched);

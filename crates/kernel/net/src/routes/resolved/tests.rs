@@ -35,10 +35,8 @@ fn a_part_is_listed_with_the_names_of_all_and_other_routes_with_their_own() {
 
 #[test]
 fn routes_point_at_objects_whatever_part_of_them_is_listed() {
-    let all = Routes::from([
-        route("10.0.0.0/16", Dev::index(2)),
-        route("10.1.0.0/16", Dev::index(3)),
-    ]);
+    let all =
+        Routes::from([route("10.0.0.0/16", Dev::index(2)), route("10.1.0.0/16", Dev::index(3))]);
     let devices = Devices::default();
     let resolved = ResolvedRoutes::with_objects(&all, &devices, MARKER, &[]);
     assert_eq!(resolved.nexthop_table().all().len(), 2);

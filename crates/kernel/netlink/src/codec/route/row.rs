@@ -7,9 +7,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use trueup_net::internal::PlainRoute;
 use trueup_net::{
-    DEFAULT_IPV6_METRIC, Dev, Family, Kind, Metric, Metrics, NextHop, NextHops, PlainRoute, Prefix,
-    Route, RouteKey, RouteType, Scope,
+    DEFAULT_IPV6_METRIC, Dev, Family, Kind, Metric, Metrics, NextHop, NextHops, Prefix, Route,
+    RouteKey, RouteType, Scope,
 };
 
 use super::{
@@ -119,6 +120,7 @@ impl<'a> Row<'a> {
 
     /// What the row has in common with nearly all. Unless it [is plain](Self::plain), this is not
     /// all that it says, and its next hop means nothing.
+    #[doc(hidden)]
     #[must_use]
     #[inline]
     pub fn common(&self) -> &PlainRoute {
@@ -126,6 +128,7 @@ impl<'a> Row<'a> {
     }
 
     /// The whole route, if it is plain.
+    #[doc(hidden)]
     #[must_use]
     #[inline]
     pub fn plain(&self) -> Option<&PlainRoute> {

@@ -5,9 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use trueup_net::{
-    Dev, NextHop, NextHops, ObjectKind as _, PlainRoute, Prefix, Route, RouteType, Scope,
-};
+use trueup_net::internal::PlainRoute;
+use trueup_net::{Dev, NextHop, NextHops, ObjectKind as _, Prefix, Route, RouteType, Scope};
 use trueup_netlink::codec::route::{self, Row};
 use trueup_netlink::codec::{Undecodable, existing};
 use trueup_netlink::wire::{HEADER_LEN, MessageWriter};
