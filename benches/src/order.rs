@@ -17,7 +17,7 @@ use trueup::apply::apply;
 use trueup_net::internal::{Resolution, plan_with};
 use trueup_net::{
     Address, AddressFlags, Desired, Dev, Family, Kinds, Link, LinkKind, Neighbour, NextHop,
-    NextHops, Object, Observed, Owned, Plan, Route, Routes, Rule, RuleAction,
+    NextHops, Object, Observed, Owned, Plan, Policy, Route, Routes, Rule, RuleAction,
 };
 use trueup_netlink::codec::{existing, link};
 use trueup_netlink::{Batch, Connect, Group, Namespace, Socket, Transport};

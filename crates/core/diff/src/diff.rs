@@ -96,8 +96,7 @@ pub fn three_way<'a, D, O, K: Ord>(
     observed_key: impl Fn(&'a O) -> K,
     is_as_desired: impl Fn(&'a D, &'a O) -> bool,
 ) -> Result<Diff<'a, D, O>, Duplicate> {
-    let is_ours = |key: &K, _: &'a O| owned.contains(key);
-    diff(desired, observed, key, observed_key, is_as_desired, is_ours)
+    diff(desired, observed, key, observed_key, is_as_desired, |key, _| owned.contains(key))
 }
 
 fn diff<'a, D, O, K: Ord>(
@@ -116,20 +115,21 @@ fn diff<'a, D, O, K: Ord>(
         satisfied: Vec::new(),
     };
     walk(desired, observed, key, observed_key, |key, wanted, present| {
-        let agrees = |item: &'a O| wanted.is_some_and(|wanted| is_as_desired(wanted, item));
         // The first of each, unless one that is as desired comes later.
         let mut best: [Option<(&'a O, bool)>; 2] = [None; 2];
         for item in present {
             let of_owner = &mut best[usize::from(is_ours(key, item))];
-            if of_owner.is_none_or(|(_, is_as_desired)| !is_as_desired) && agrees(item) {
+            if of_owner.is_none_or(|(_, is_as_desired)| !is_as_desired)
+                && wanted.is_some_and(|wanted| is_as_desired(wanted, item))
+            {
                 *of_owner = Some((item, true));
             } else {
                 of_owner.get_or_insert((item, false));
             }
         }
-        let [foreign, ours] = best;
-        let found = |item: Option<(_, bool)>| item.map_or(Found::Nothing, |it| Found::item(it.1));
-        match (decide(wanted.is_some(), found(ours), found(foreign)), wanted, ours, foreign) {
+        let found = best.map(|item| item.map_or(Found::Nothing, |it| Found::item(it.1)));
+        let ([foreign, ours], [found_foreign, found_ours]) = (best, found);
+        match (decide(wanted.is_some(), found_ours, found_foreign), wanted, ours, foreign) {
             (Verdict::Create, Some(wanted), ..) => diff.create.push(wanted),
             (Verdict::Change, Some(wanted), Some((ours, _)), _) => {
                 diff.change.push((wanted, ours));

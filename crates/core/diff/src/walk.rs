@@ -51,11 +51,10 @@ pub fn walk<'d, 'o, D, O, K: Ord>(
         let (key, item) = match first {
             Some((key, item)) => {
                 if let Some((_, twin)) = wanted.next_if(|(next, _)| *next == key) {
-                    let position = |item| desired.iter().position(|it| std::ptr::eq(it, item));
-                    return Err(Duplicate {
-                        first: position(item).unwrap_or_default(),
-                        second: position(twin).unwrap_or_default(),
+                    let [first, second] = [item, twin].map(|item| {
+                        desired.iter().position(|it| std::ptr::eq(it, item)).unwrap_or_default()
                     });
+                    return Err(Duplicate { first, second });
                 }
                 (key, Some(item))
             }

@@ -40,14 +40,14 @@ impl Run<'_> {
     /// Deletes the links that the plan deletes in a row from a position on, if there are enough of
     /// them, and returns the position after them.
     pub(crate) fn delete_link_group(&mut self, from: usize) -> Option<usize> {
-        let is_delete = |at: &usize| {
+        let deletes = (from..self.plan.ops.len()).take_while(|at| {
             let op = &self.plan.ops[*at];
             op.action == Action::Delete
                 && matches!(op.object, Object::Link(_))
                 && op.hold.is_none()
                 && self.plan.needs(*at).next().is_none()
-        };
-        let count = (from..self.plan.ops.len()).take_while(is_delete).count();
+        });
+        let count = deletes.count();
         if count < MIN_LINKS {
             return None;
         }
@@ -69,14 +69,12 @@ impl Run<'_> {
         for at in links.clone() {
             if let Object::Link(link) = &self.plan.ops[at].object {
                 let index = link.index;
-                let set = |buffer: &mut Vec<u8>| codec::link::set_group(buffer, index, group);
-                if self.batch.push(set).is_ok() {
+                if self.batch.push(|to| codec::link::set_group(to, index, group)).is_ok() {
                     put.push(at);
                 }
             }
         }
-        let delete = |buffer: &mut Vec<u8>| codec::link::delete_group(buffer, group);
-        let sent = match self.batch.push(delete) {
+        let sent = match self.batch.push(|to| codec::link::delete_group(to, group)) {
             Ok(_) => self.socket.send_batch(&mut self.batch).unwrap_or_default(),
             Err(_) => Vec::new(),
         };

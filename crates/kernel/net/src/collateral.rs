@@ -23,8 +23,8 @@ use ipnetwork::IpNetwork;
 
 use crate::each_kind;
 use crate::kinds::{
-    Action, Address, AddressFlags, Carriers, Collateral, Kind, LinkKind, Loss, NextHop, Nexthop,
-    Object, ObjectKey, ObjectKind, OfKind, OnAddresses, Registered as _, Route, table,
+    Action, Address, AddressFlags, Carriers, Collateral, LinkKind, Loss, NextHop, Nexthop, Object,
+    ObjectKind, OfKind, OnAddresses, Registered as _, Route, table,
 };
 use crate::observed::Observed;
 use crate::op::{Hold, Op};
@@ -84,31 +84,21 @@ impl<'a> CollateralIndex<'a> {
             along: BTreeMap::new(),
             along_addresses: OnAddresses::default(),
         };
-        let nexthops = || observed.nexthops.iter();
-        let addresses = observed.addresses.iter();
-        // If what is on links could not be read whole, links do not count as complete.
-        let are_known = observed.complete.contains(Kind::Link);
-        let carriers = Carriers {
-            addresses: addresses.map(|it| (it.address.ip(), it.dev)).collect(),
-            nexthops: nexthops().filter_map(|it| Some((it.id, it.dev()?))).collect(),
-            used_nexthops: are_known.then(|| {
-                nexthops()
-                    .flat_map(Nexthop::members)
-                    .chain(observed.routes.iter().filter_map(Route::nexthop_id))
-                    .collect()
-            }),
-        };
-        let is_restored = |key: &ObjectKey| restored_keys.contains(key);
+        let carriers = Carriers::of(observed);
         each_kind!(K => {
-            let is_foreign = |object: &K| {
+            let foreign = in_order(OfKind::<K>::of_kind(observed), |object| {
                 !object.is_transient()
                     && !object.is_kernels_own(proof.policy.unstored)
                     && (!proof.may_go(object)
-                        || !restored_keys.is_empty() && is_restored(&object.object_key()))
-            };
-            for object in in_order(OfKind::<K>::of_kind(observed), is_foreign) {
+                        || !restored_keys.is_empty()
+                            && restored_keys.contains(&object.object_key()))
+            });
+            for object in foreign {
                 let goes = proof.may_go_along(object) || object.only_names_device(&carriers);
-                if goes && !proof.is_ours(object) && !is_restored(&object.object_key()) {
+                if goes
+                    && !proof.is_ours(object)
+                    && !restored_keys.contains(&object.object_key())
+                {
                     index.add_along(object, &carriers);
                 } else {
                     index.add(object, &carriers);
@@ -120,8 +110,8 @@ impl<'a> CollateralIndex<'a> {
         }
         index.add_overridden(observed, &carriers, proof);
         for entry in &observed.forwarding {
-            let of = |dev: Dev| index.effects.link(dev.as_index()?);
-            let (dev, master) = (of(entry.dev), entry.master.and_then(of));
+            let master = entry.master.and_then(|master| index.effects.link_on(master));
+            let dev = index.effects.link_on(entry.dev);
             if let Some(dev) = dev.filter(|dev| entry.is_declared(dev, master)) {
                 for loss in entry.losses() {
                     index
@@ -142,9 +132,11 @@ impl<'a> CollateralIndex<'a> {
             return;
         }
         let links: BTreeSet<u32> = observed.links.iter().map(|link| link.index).collect();
-        let overridden = former.values().chain(returning.values());
-        let is_there = |dev: Dev| dev.as_index().is_some_and(|index| links.contains(&index));
-        for object in overridden.filter(|former| can_be_restored(former, is_there)) {
+        for object in former.values().chain(returning.values()) {
+            if !can_be_restored(object, |dev| dev.as_index().is_some_and(|it| links.contains(&it)))
+            {
+                continue;
+            }
             match object {
                 Object::Route(route) => self.add(route, carriers),
                 // It is there, and stays another writer's.
@@ -189,13 +181,12 @@ impl<'a> CollateralIndex<'a> {
         if self.along.is_empty() {
             return Vec::new();
         }
-        let effects = self.effects.of_op(op);
         let mut seen = BTreeSet::new();
-        let lost = effects.iter().flat_map(|(index, effect)| {
-            let losses = self.losses(*index, *effect).into_iter().flatten();
-            losses.filter_map(|loss| self.along.get(&(*index, loss)))
-        });
-        lost.flatten().filter(|object| seen.insert(object.key())).collect()
+        self.losses(&self.effects.of_op(op))
+            .filter_map(|loss| self.along.get(&loss))
+            .flatten()
+            .filter(|object| seen.insert(object.key()))
+            .collect()
     }
 
     /// Why an op on a link is to be held: what is lost with it, beside what goes with the ops that
@@ -222,38 +213,42 @@ impl<'a> CollateralIndex<'a> {
     }
 
     fn lost(&self, origin: u32, effects: &[(u32, Effect)]) -> Option<&Hold> {
-        let link = |(index, effect): &(u32, Effect)| {
-            let hit = match effect {
+        let of_links = effects.iter().find_map(|(index, effect)| {
+            let is_hit = match effect {
                 Effect::Gone | Effect::Released => true,
                 Effect::Down => self.effects.is_up(*index),
                 Effect::Shrunk(_) => self.effects.is_stacked(*index),
                 Effect::CarrierLost | Effect::Readdressed => false,
             };
-            self.links.get(index).filter(|_| hit && *index != origin)
-        };
-        let of_links = effects.iter().find_map(link);
+            self.links.get(index).filter(|_| is_hit && *index != origin)
+        });
         of_links.or_else(|| {
-            effects.iter().find_map(|(index, effect)| {
-                let mut losses = self.losses(*index, *effect).into_iter().flatten();
-                losses.find_map(|loss| self.on_link.get(&(*index, loss)))
-            })
+            let mut losses = self.losses(effects);
+            losses.find_map(|loss| self.on_link.get(&loss))
         })
     }
 
-    /// The ways in which something on a link is lost with what happens to the link.
-    fn losses(&self, index: u32, effect: Effect) -> [Option<Loss>; 2] {
-        let loses = |family, mtu| self.effects.loses_family(index, family, mtu);
-        match effect {
-            Effect::Gone => [Some(Loss::Delete), None],
-            Effect::Down => [self.effects.is_up(index).then_some(Loss::Down), None],
-            Effect::CarrierLost => [Some(Loss::Carrier), None],
-            Effect::Readdressed => [Some(Loss::Address), None],
-            Effect::Shrunk(mtu) => [
-                loses(Family::Inet6, mtu).then_some(Loss::Ipv6),
-                loses(Family::Inet, mtu).then_some(Loss::Ipv4),
-            ],
-            Effect::Released => [Some(Loss::Port), None],
-        }
+    /// The ways in which something on a link is lost with what happens to links, each with the
+    /// link's index.
+    fn losses(&self, effects: &[(u32, Effect)]) -> impl Iterator<Item = (u32, Loss)> {
+        let of_mtus = [(Family::Inet6, Loss::Ipv6), (Family::Inet, Loss::Ipv4)];
+        effects.iter().flat_map(move |(index, effect)| {
+            let of_mtu = of_mtus.into_iter().filter_map(|(family, loss)| match effect {
+                Effect::Shrunk(mtu) => {
+                    self.effects.loses_family(*index, family, *mtu).then_some(loss)
+                }
+                _ => None,
+            });
+            let loss = match effect {
+                Effect::Gone => Some(Loss::Delete),
+                Effect::Down => self.effects.is_up(*index).then_some(Loss::Down),
+                Effect::CarrierLost => Some(Loss::Carrier),
+                Effect::Readdressed => Some(Loss::Address),
+                Effect::Released => Some(Loss::Port),
+                Effect::Shrunk(_) => None,
+            };
+            loss.into_iter().chain(of_mtu).map(|loss| (*index, loss))
+        })
     }
 
     /// A foreign route that the kernel would take for its own to the subnet of an IPv6 address that
@@ -277,13 +272,7 @@ pub(crate) fn on_nexthops(
     counts: impl Fn(u8) -> bool,
 ) -> BTreeMap<u32, Object> {
     let mut left = BTreeMap::new();
-    let deletes = ops.iter().filter(|op| op.action == Action::Delete);
-    let deleted: BTreeSet<u32> = deletes
-        .filter_map(|op| match &op.object {
-            Object::Nexthop(nexthop) => Some(nexthop.id),
-            _ => None,
-        })
-        .collect();
+    let deleted = nexthops_of(ops, |action| action == Action::Delete);
     if deleted.is_empty() {
         return left;
     }
@@ -309,14 +298,7 @@ pub(crate) fn on_nexthops(
             left.entry(id).or_insert(route.clone().into());
         }
     }
-    let changed: BTreeSet<u32> = ops
-        .iter()
-        .filter(|op| op.action != Action::Create)
-        .filter_map(|op| match &op.object {
-            Object::Nexthop(nexthop) => Some(nexthop.id),
-            _ => None,
-        })
-        .collect();
+    let changed = nexthops_of(ops, |action| action != Action::Create);
     for group in
         in_order(&observed.nexthops, |group| counts(group.protocol) && !changed.contains(&group.id))
     {
@@ -325,6 +307,14 @@ pub(crate) fn on_nexthops(
         }
     }
     left
+}
+
+/// The numbers of the nexthop objects to which ops do something.
+fn nexthops_of(ops: &[Op], does: impl Fn(Action) -> bool) -> BTreeSet<u32> {
+    ops.iter()
+        .filter(|op| does(op.action))
+        .filter_map(|op| Some(<&Nexthop>::try_from(&op.object).ok()?.id))
+        .collect()
 }
 
 /// The nexthop object that a route points at no more after an op.
@@ -343,31 +333,27 @@ fn on_subnet(
     restored: &[&Route],
     proof: Proof<'_>,
 ) -> BTreeMap<(Dev, Prefix), Option<Object>> {
-    let vrfs: BTreeMap<Dev, u32> = observed
-        .links
-        .iter()
+    let links = observed.links.iter();
+    let vrfs: BTreeMap<Dev, u32> = links
+        .clone()
         .filter_map(|link| match link.kind {
             Some(LinkKind::Vrf { table }) => Some((Dev::index(link.index), table)),
             _ => None,
         })
         .collect();
-    let ports: BTreeMap<Dev, u32> = observed
-        .links
-        .iter()
-        .filter_map(|link| {
-            let table = vrfs.get(&link.master.flatten()?)?;
-            Some((Dev::index(link.index), *table))
-        })
+    let ports: BTreeMap<Dev, u32> = links
+        .filter_map(|link| Some((Dev::index(link.index), *vrfs.get(&link.master.flatten()?)?)))
         .collect();
     let mut first = BTreeMap::new();
-    let of_v6 = |route: &Route| route.family() == Family::Inet6;
-    let theirs = in_order(&observed.routes, |route| of_v6(route) && !proof.is_ours(route));
-    for route in theirs.into_iter().chain(restored.iter().copied().filter(|route| of_v6(route))) {
+    let theirs = in_order(&observed.routes, |route| {
+        route.family() == Family::Inet6 && !proof.is_ours(route)
+    });
+    for route in theirs.into_iter().chain(restored.iter().copied()) {
         let [NextHop { via: None, dev: Some(dev), .. }] = route.nexthops.as_slice() else {
             continue;
         };
         let table = ports.get(dev).copied().unwrap_or(table::MAIN);
-        if route.table == table && route.from.is_none() {
+        if route.family() == Family::Inet6 && route.table == table && route.from.is_none() {
             let foreign = !Protocols::DERIVED.contains(route.protocol);
             let object = foreign.then(|| Object::from(route.clone()));
             first.entry((*dev, route.dst)).or_insert(object);
@@ -381,14 +367,6 @@ fn in_order<T: ObjectKind>(objects: &[T], foreign: impl Fn(&T) -> bool) -> Vec<&
     let mut found: Vec<&T> = objects.iter().filter(|object| foreign(object)).collect();
     found.sort_by_cached_key(|object| object.key());
     found
-}
-
-impl std::fmt::Debug for CollateralIndex<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CollateralIndex")
-            .field("on_link", &self.on_link.keys())
-            .finish_non_exhaustive()
-    }
 }
 
 #[cfg(test)]

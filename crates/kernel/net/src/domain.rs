@@ -244,17 +244,11 @@ impl InterfacePattern {
         fits[0][0] = true;
         for at in 0..=one.len() {
             for of in 0..=other.len() {
-                let (here, there) = (at.checked_sub(1), of.checked_sub(1));
-                let byte = here.map(|here| one[here]);
-                let opposite = there.map(|there| other[there]);
-                let fitted = |at: Option<usize>, of: Option<usize>| {
-                    at.zip(of).is_some_and(|(at, of)| fits[at][of])
-                };
+                let is_same = at > 0 && of > 0 && one[at - 1] == other[of - 1];
                 // Where one has `*`, that ends here, or takes what the other has here.
-                let any = byte == Some(ANY) || opposite == Some(ANY);
-                let is_fit = fitted(here, there) && byte == opposite
-                    || any && (fitted(here, Some(of)) || fitted(Some(at), there));
-                fits[at][of] |= is_fit;
+                let is_any = at > 0 && one[at - 1] == ANY || of > 0 && other[of - 1] == ANY;
+                fits[at][of] |= is_same && fits[at - 1][of - 1]
+                    || is_any && (at > 0 && fits[at - 1][of] || of > 0 && fits[at][of - 1]);
             }
         }
         fits[one.len()][other.len()]
@@ -373,9 +367,6 @@ impl<'a> DomainDevices<'a> {
     /// Returns true if a part that is given allows what is at such a place, and false if it forbids
     /// it; `None` where it has nothing that the part could ask for.
     fn answer(&self, part: Part, place: &Place) -> Option<bool> {
-        let within = |ranges: &[RangeInclusive<u32>], it: u32| {
-            ranges.iter().any(|range| range.contains(&it))
-        };
         let domain = self.domain;
         match part {
             Part::Interfaces => match place.link {
@@ -383,13 +374,15 @@ impl<'a> DomainDevices<'a> {
                 None if place.devices.is_empty() => None,
                 None => Some(place.devices.iter().all(|dev| self.devices.contains(dev))),
             },
-            Part::Tables => place.table.map(|table| within(&domain.tables, table)),
+            Part::Tables => {
+                place.table.map(|table| domain.tables.iter().any(|all| all.contains(&table)))
+            }
             Part::Prefixes => {
                 place.prefix.map(|of| domain.prefixes.iter().any(|all| all.covers(of)))
             }
-            Part::RulePriorities => {
-                place.rule_priority.map(|priority| within(&domain.rule_priorities, priority))
-            }
+            Part::RulePriorities => place
+                .rule_priority
+                .map(|of| domain.rule_priorities.iter().any(|all| all.contains(&of))),
             Part::NexthopObjects => Some(true),
         }
     }

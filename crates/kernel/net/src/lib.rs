@@ -41,7 +41,7 @@ pub use op::{Hold, Op, Reason};
 pub use ownership::{DEFAULT_PROTOCOL, MaxDeletes, OnConflict, Ownership};
 pub use ownership::{Owned, Policy, proof};
 pub use plan::{Conflict, Notice, Plan, plan};
-pub use routes::{Gateway, Routes};
+pub use routes::Routes;
 pub use values::{Dev, Family, IfName, Label, LinkAddr, ParseError, Prefix, Protocols};
 
 /// How trueup's own crates read many routes and follow them from pass to pass. It is no part of the

@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use crate::kinds::{
     ForwardingEntry, Kind, Kinds, LinkStatus, NextHop, NextHops, ObjectKind as _, Route, RouteKey,
 };
 use crate::ownership::Policy;
-use crate::routes::{Gateway, Routes};
+use crate::routes::Routes;
 use crate::values::Dev;
 use crate::{kinds, per_kind};
 
@@ -27,9 +28,9 @@ per_kind! {
         pub link_status: BTreeMap<u32, LinkStatus>,
         /// Forwarding entries on links that the plan touches.
         pub forwarding: Vec<ForwardingEntry>,
-        /// The gateways that were looked up, and the route by which the kernel reaches each, if it
-        /// is on a link. A gateway that is not here was not looked up.
-        pub gateways: BTreeMap<Gateway, Option<Route>>,
+        /// The gateways that were looked up, each for routes in a table, and the route by which the
+        /// kernel reaches it, if it is on a link. A gateway that is not here was not looked up.
+        pub gateways: BTreeMap<(u32, IpAddr), Option<Route>>,
         /// The keys of IPv6 routes of which the kernel made every route with protocol `ra`, from
         /// router advertisements.
         pub advertised: BTreeSet<RouteKey>,
@@ -54,12 +55,6 @@ impl Observed {
         if !is_by_marker || !is_sorted || !self.compact.is_empty() {
             return;
         }
-        let fits = |route: &Route| {
-            route.protocol == policy.marker
-                && route.can_be_ours()
-                && matches!(&route.nexthops, NextHops::One(NextHop { via: Some(_), .. }))
-                && route.canonical_key() == route.key()
-        };
         let mut all = std::mem::take(&mut self.routes).into_iter().peekable();
         let (rest, mut before) = (&mut self.routes, None);
         let moved = std::iter::from_fn(move || {
@@ -68,7 +63,12 @@ impl Observed {
                 let key = Some(route.key());
                 let is_alone = before != key && all.peek().map(Route::key) != key;
                 before = key;
-                if is_alone && fits(&route) {
+                if is_alone
+                    && route.protocol == policy.marker
+                    && route.can_be_ours()
+                    && matches!(&route.nexthops, NextHops::One(NextHop { via: Some(_), .. }))
+                    && Some(route.canonical_key()) == key
+                {
                     return Some(route);
                 }
                 rest.push(route);
@@ -103,7 +103,7 @@ macro_rules! with_each_kind {
             $($with($field: impl Into<Vec<crate::$kind>>);)*
             with_link_status(link_status: impl Into<BTreeMap<u32, LinkStatus>>);
             with_forwarding(forwarding: impl Into<Vec<ForwardingEntry>>);
-            with_gateways(gateways: impl Into<BTreeMap<Gateway, Option<Route>>>);
+            with_gateways(gateways: impl Into<BTreeMap<(u32, IpAddr), Option<Route>>>);
             with_advertised(advertised: impl Into<BTreeSet<RouteKey>>);
             with_complete(complete: Kinds);
         } }

@@ -6,9 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::kinds::{
-    Action, ForwardingEntry, NextHop, NextHops, Object, ObjectKind as _, Route, RouteKey,
-};
+use crate::kinds::{Action, ForwardingEntry, NextHops, Object, ObjectKind as _, Route, RouteKey};
 use crate::values::{Family, IfName, Prefix};
 use crate::with_object;
 
@@ -111,7 +109,6 @@ pub enum Hold {
 
 impl fmt::Display for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = |left: &Duration| left.as_millis().div_ceil(1000);
         match self {
             Hold::OutsideDomain => f.write_str("outside of the domain of this agent"),
             Hold::Foreign => {
@@ -172,6 +169,10 @@ impl fmt::Display for Hold {
             Hold::Cut => f.write_str("the pass ended before its turn came"),
         }
     }
+}
+
+fn seconds(left: &Duration) -> u128 {
+    left.as_millis().div_ceil(1000)
 }
 
 impl From<Object> for Hold {
@@ -255,10 +256,8 @@ impl Op {
             }
             // A delete names all next hops, and takes the first route that has them.
             (NextHops::Many(hops), NextHops::Many(former)) => {
-                let ways = |hops: &[NextHop]| -> Vec<_> {
-                    hops.iter().map(|hop| (hop.via, hop.dev)).collect()
-                };
-                ways(hops) != ways(former)
+                let ways = hops.iter().map(|hop| (hop.via, hop.dev));
+                ways.ne(former.iter().map(|hop| (hop.via, hop.dev)))
             }
             _ => false,
         };

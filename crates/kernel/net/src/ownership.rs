@@ -79,6 +79,13 @@ impl Policy {
         !kind.bears_protocol() || self.by_ledger.contains(kind)
     }
 
+    /// Returns true if a foreign object of a protocol may become ours. Any other protocol than
+    /// those of [`adopt_protocols`](Self::adopt_protocols) may be the marker of an agent, which
+    /// made the object and goes by it.
+    pub(crate) fn may_adopt(&self, protocol: u8) -> bool {
+        Protocols::UNMARKED.contains(protocol) || self.adopt_protocols.contains(protocol)
+    }
+
     /// For an agent that speaks for this part of the namespace alone. By a domain that is
     /// [its ledger alone](Domain::ledger_only) the marker proves nothing, whatever the kind.
     #[must_use]
@@ -127,15 +134,9 @@ kinds!([with_each_kind]);
 
 /// Returns what makes an observed object ours to change, if it is: the very judgement that a plan
 /// is made by. `links` are those that are there.
-pub fn proof(
-    object: &Object,
-    links: &[Link],
-    owned: &Owned,
-    policy: impl Into<Policy>,
-) -> Option<Ownership> {
-    let policy = policy.into();
+pub fn proof(object: &Object, links: &[Link], owned: &Owned, policy: &Policy) -> Option<Ownership> {
     let domain = &DomainDevices::of(&policy.domain, links, owned);
-    let proof = Proof { policy: &policy, owned, domain, managed: Kinds::NONE };
+    let proof = Proof { policy, owned, domain, managed: Kinds::NONE };
     with_object!(object, object: K => {
         let ours = proof.is_ours(object) || proof.is_overridden(object);
         let by_marker = proof.bears_marker::<K>(object.protocol());

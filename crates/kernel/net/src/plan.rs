@@ -137,30 +137,22 @@ impl Plan {
 
     /// The plan without the ops that `keep` refuses. Needs among those that stay are kept.
     #[must_use]
-    pub fn retain(self, mut keep: impl FnMut(&Op) -> bool) -> Plan {
+    pub fn retain(mut self, mut keep: impl FnMut(&Op) -> bool) -> Plan {
         let mut place = Vec::with_capacity(self.ops.len());
         let mut ops = Vec::with_capacity(self.ops.len());
-        for op in self.ops {
+        for op in std::mem::take(&mut self.ops) {
             let kept = keep(&op);
             place.push(kept.then_some(ops.len() as u32));
             if kept {
                 ops.push(op);
             }
         }
-        let moved = |op: u32| place.get(op as usize).copied().flatten();
-        let needs = self.needs.into_iter().filter_map(|(op, need)| moved(op).zip(moved(need)));
-        Plan {
-            needs: needs.collect(),
-            ops,
-            conflicts: self.conflicts,
-            adopted: self.adopted,
-            notices: self.notices,
-            devices: self.devices,
-            unstored: self.unstored,
-            groups: self.groups,
-            append_then_delete: self.append_then_delete,
-            shared: self.shared,
-        }
+        self.needs = self
+            .needs
+            .into_iter()
+            .filter_map(|(op, need)| place[op as usize].zip(place[need as usize]))
+            .collect();
+        Plan { ops, ..self }
     }
 }
 
@@ -182,10 +174,10 @@ pub fn plan(
     owned: &Owned,
     policy: impl Into<Policy>,
 ) -> Result<Plan, DesiredError> {
-    let policy = policy.into();
-    let names = Resolution::of(desired, observed, owned, &policy)?;
-    let names = names.with_routes(desired, observed, &policy);
-    plan_with(desired, None, &names, observed, owned, policy)
+    let policy: Policy = policy.into();
+    let names =
+        Resolution::of(desired, observed, owned, &policy)?.with_routes(desired, observed, &policy);
+    plan_with(desired, None, &names, observed, owned, &policy)
 }
 
 /// Plans a pass with names that have been resolved already, against the same observation. A `part`
@@ -201,7 +193,7 @@ pub fn plan_with(
     names: &Resolution,
     observed: &Observed,
     owned: &Owned,
-    policy: impl Into<Policy>,
+    policy: &Policy,
 ) -> Result<Plan, DesiredError> {
     let routes = names.routes_of(desired, part);
     let resolved = resolve(desired, routes, names, policy)?;

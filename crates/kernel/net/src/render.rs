@@ -24,7 +24,7 @@ pub use crate::words::{clean, is_harmful};
 #[cfg(feature = "serde")]
 pub use json::{ConflictRecord, OpRecord};
 pub use snapshot::snapshot_hash;
-use text::{Spec, ip_object};
+use text::{OpWords, ip_object};
 
 mod conflict;
 #[cfg(feature = "serde")]
@@ -45,7 +45,13 @@ impl Op {
     /// - a rule of IPv6 begins with `-6`, which `ip` takes and `ip -batch` does not: see
     ///   [`Plan::batch`].
     pub fn command(&self, devices: &Devices) -> String {
-        text::Command(self, devices).to_string()
+        with_object!(&self.object, object => object.own_command(self.action).unwrap_or_else(|| {
+            let verb = match self.reason {
+                Reason::Beside => format!("{} append", ip_object(&self.object)),
+                _ => object.verb(self.action),
+            };
+            format!("{}{verb} {}", object.ip_option(), OpWords(self, devices))
+        }))
     }
 
     /// The lines for `ip -batch -` that do the same, as far as it can be given them: as of
@@ -57,13 +63,52 @@ impl Op {
     /// Why the op is there, and why it is not carried out, if so. An update names every field
     /// that differs with its former value: `nexthops: was via 10.1.0.8 dev br0`.
     pub fn reason_text(&self, devices: &Devices) -> String {
-        ReasonText(self, devices).to_string()
+        let reason = match (self.reason, self.action) {
+            (Reason::Missing, Action::Update) => "sets up what was just created",
+            (Reason::Missing, _) => "missing",
+            (Reason::Beside, _) => "missing, beside a router advertisement's",
+            (Reason::Differs, _) => "",
+            (Reason::Recreated, Action::Delete) => "makes room: cannot be changed in place",
+            (Reason::Recreated, _) => "created anew: cannot be changed in place",
+            (Reason::Excluded, _) => "not declared, on a link of declared ones only",
+            (Reason::Step, _) => "on the way: ",
+            (Reason::Undesired, _) => "ours, no longer desired",
+            (Reason::Orphan, _) => "orphan: ours, and not declared",
+            (Reason::Overridden, _) => "overridden: ",
+            (Reason::Restored, _) => "restored: no longer desired",
+        };
+        let mut text = reason.to_owned();
+        if matches!(self.reason, Reason::Differs | Reason::Step | Reason::Overridden) {
+            text += &differences(self, devices);
+        }
+        let held = match &self.hold {
+            None => return text,
+            Some(Hold::NotCreatable) => "must exist, netlink cannot create it".to_owned(),
+            Some(Hold::NameTaken(name)) => format!("another link is {name}"),
+            Some(Hold::Collateral(object)) => {
+                format!("would take along {} {}", ip_object(object), object.spec(devices))
+            }
+            Some(Hold::Forwarding(entry)) => {
+                let dev = devices.name(entry.dev).map(|name| format!(" dev {name}"));
+                let dev = dev.unwrap_or_default();
+                format!("would take along forwarding entry {}{dev}", entry.lladdr)
+            }
+            Some(hold) => hold.to_string(),
+        };
+        text + "; held: " + &held
     }
 
     /// The op on one line, for people: `~ route 10.2.0.0/16 via 10.1.0.9   (nexthops: was via
     /// ...)`.
     pub fn text(&self, devices: &Devices) -> String {
-        text::OpText(self, devices).to_string()
+        let mark = match self.action {
+            Action::Create => '+',
+            Action::Update => '~',
+            Action::Delete => '-',
+        };
+        let family = with_object!(&self.object, object => object.family_word());
+        let (kind, words) = (ip_object(&self.object), OpWords(self, devices));
+        format!("{mark} {kind} {family}{words}   ({})", self.reason_text(devices))
     }
 }
 
@@ -72,6 +117,11 @@ impl Object {
     /// `10.2.0.0/16 via 10.1.0.9 dev br0 proto 116 metric 100 table 254`.
     pub fn spec(&self, devices: &Devices) -> String {
         text::Spec(self, devices).to_string()
+    }
+
+    /// The value of a field, by the name that [`Difference::field`] has for it.
+    fn field(&self, field: &str, devices: &Devices) -> Option<String> {
+        with_object!(self, object => object.field(field, devices))
     }
 
     /// This object, as desired, beside what is stored of it; of a link what differs alone.
@@ -122,70 +172,15 @@ impl Plan {
     }
 }
 
-/// The reason of an op, and its hold.
-struct ReasonText<'a>(&'a Op, &'a Devices);
-
-impl fmt::Display for ReasonText<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ReasonText(op, devices) = *self;
-        match (op.reason, op.action) {
-            (Reason::Missing, Action::Update) => f.write_str("sets up what was just created")?,
-            (Reason::Missing, _) => f.write_str("missing")?,
-            (Reason::Beside, _) => f.write_str("missing, beside a router advertisement's")?,
-            (Reason::Differs, _) => differences(f, op, devices)?,
-            (Reason::Recreated, Action::Delete) => {
-                f.write_str("makes room: cannot be changed in place")?;
-            }
-            (Reason::Recreated, _) => f.write_str("created anew: cannot be changed in place")?,
-            (Reason::Excluded, _) => {
-                f.write_str("not declared, on a link of declared ones only")?
-            }
-            (Reason::Step, _) => {
-                f.write_str("on the way: ")?;
-                differences(f, op, devices)?;
-            }
-            (Reason::Undesired, _) => f.write_str("ours, no longer desired")?,
-            (Reason::Orphan, _) => f.write_str("orphan: ours, and not declared")?,
-            (Reason::Overridden, _) => {
-                f.write_str("overridden: ")?;
-                differences(f, op, devices)?;
-            }
-            (Reason::Restored, _) => f.write_str("restored: no longer desired")?,
-        }
-        match &op.hold {
-            None => Ok(()),
-            Some(Hold::NotCreatable) => f.write_str("; held: must exist, netlink cannot create it"),
-            Some(Hold::NameTaken(name)) => write!(f, "; held: another link is {name}"),
-            Some(Hold::Collateral(object)) => {
-                let (kind, spec) = (ip_object(object), Spec(object, devices));
-                write!(f, "; held: would take along {kind} {spec}")
-            }
-            Some(Hold::Forwarding(entry)) => {
-                let lladdr = entry.lladdr;
-                write!(f, "; held: would take along forwarding entry {lladdr}")?;
-                match devices.name(entry.dev) {
-                    Some(name) => write!(f, " dev {name}"),
-                    None => Ok(()),
-                }
-            }
-            Some(hold) => write!(f, "; held: {hold}"),
-        }
-    }
-}
-
-/// Every field that differs, with what it was.
-fn differences(f: &mut fmt::Formatter<'_>, op: &Op, devices: &Devices) -> fmt::Result {
+/// Returns every field that differs, with what it was.
+fn differences(op: &Op, devices: &Devices) -> String {
     let Some(was) = op.was() else {
-        return f.write_str("differs");
+        return "differs".to_owned();
     };
-    let fields = op.object.differences(&was);
-    for (at, Difference { field, .. }) in fields.iter().enumerate() {
-        let separator = if at == 0 { "" } else { "; " };
-        let former = with_object!(&*was, was => was.field(field, devices));
-        match former {
-            Some(former) => write!(f, "{separator}{field}: was {former}")?,
-            None => write!(f, "{separator}{field}")?,
-        }
-    }
-    Ok(())
+    let differing = op.object.differences(&was).into_iter();
+    let fields = differing.map(|Difference { field, .. }| match was.field(field, devices) {
+        Some(former) => format!("{field}: was {former}"),
+        None => field.to_owned(),
+    });
+    fields.collect::<Vec<_>>().join("; ")
 }

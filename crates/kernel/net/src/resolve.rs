@@ -65,9 +65,8 @@ pub(crate) fn resolve(
     desired: &Desired,
     routes: Option<(&Routes, &ResolvedRoutes)>,
     names: &Resolution,
-    policy: impl Into<Policy>,
+    policy: &Policy,
 ) -> Result<Resolved, DesiredError> {
-    let policy = policy.into();
     let context = Context {
         names: Names {
             devices: &names.devices,
@@ -77,7 +76,7 @@ pub(crate) fn resolve(
         routes,
     };
     let mut resolved = Resolved {
-        policy,
+        policy: policy.clone(),
         devices: names.devices.clone(),
         recreated: names.recreated.clone(),
         held: names.held.clone(),
@@ -174,11 +173,10 @@ impl Resolution {
         desired: &Desired,
         observed: &Observed,
         owned: &Owned,
-        policy: impl Into<Policy>,
+        policy: &Policy,
     ) -> Result<Resolution, DesiredError> {
-        let policy = policy.into();
         let proof = Proof {
-            policy: &policy,
+            policy,
             owned,
             domain: &DomainDevices::of(&policy.domain, &observed.links, owned),
             managed: desired.managed(),
@@ -237,11 +235,7 @@ impl Resolution {
     /// # Errors
     ///
     /// As [`plan`](crate::plan()).
-    pub fn objects(
-        &self,
-        desired: &Desired,
-        policy: impl Into<Policy>,
-    ) -> Result<Vec<Object>, DesiredError> {
+    pub fn objects(&self, desired: &Desired, policy: &Policy) -> Result<Vec<Object>, DesiredError> {
         let routes = self.routes_of(desired, None);
         let mut resolved = resolve(desired, routes, self, policy)?;
         if let Some((routes, all)) = routes {
@@ -262,9 +256,9 @@ impl Resolution {
         self,
         desired: &Desired,
         observed: &Observed,
-        policy: impl Into<Policy>,
+        policy: &Policy,
     ) -> Resolution {
-        let (devices, marker) = (&self.devices, policy.into().marker);
+        let (devices, marker) = (&self.devices, policy.marker);
         let resolved = desired.routes.as_ref().map(|routes| match desired.nexthops {
             NexthopMode::Inline => ResolvedRoutes::new(routes, devices, marker),
             NexthopMode::Objects => {
@@ -277,16 +271,10 @@ impl Resolution {
     /// Resolves routes that are to point at nexthop objects that are in the kernel, as a tracker
     /// knows. Resolves none if one of them needs another.
     #[must_use]
-    pub fn with_routes_on(
-        self,
-        known: &Tracker,
-        routes: &Routes,
-        policy: impl Into<Policy>,
-    ) -> Resolution {
-        let (devices, marker) = (&self.devices, policy.into().marker);
-        let resolved = known
-            .assignment()
-            .and_then(|known| ResolvedRoutes::with_known_objects(routes, devices, marker, known));
+    pub fn with_routes_on(self, known: &Tracker, routes: &Routes, policy: &Policy) -> Resolution {
+        let resolved = known.assignment.as_ref().and_then(|known| {
+            ResolvedRoutes::with_known_objects(routes, &self.devices, policy.marker, known)
+        });
         self.with_resolved(resolved)
     }
 
@@ -297,8 +285,7 @@ impl Resolution {
     }
 
     fn with_resolved(self, routes: Option<ResolvedRoutes>) -> Resolution {
-        let routes = routes.map(|routes| routes.with_gateways(&self.gateways));
-        Resolution { routes, ..self }
+        Resolution { routes: routes.map(|routes| routes.with_gateways(&self.gateways)), ..self }
     }
 
     /// Returns true if routes were resolved.
@@ -348,11 +335,11 @@ fn macvlans(desired: &Desired, observed: &Observed) -> Macvlans {
         Some(LinkKind::Macvlan(macvlan)) => Some((link.name, macvlan.link)),
         _ => None,
     });
-    let lower = |link: &Link| observed.link_status.get(&link.index)?.lower;
     let there = observed.links.iter().filter_map(|link| match &link.kind {
         Some(LinkKind::Macvlan(macvlan)) => Some((Dev::index(link.index), macvlan.link)),
         Some(LinkKind::Other(kind)) if **kind == *"macvtap" => {
-            Some((Dev::index(link.index), Dev::index(lower(link).unwrap_or(0))))
+            let lower = observed.link_status.get(&link.index).and_then(|status| status.lower);
+            Some((Dev::index(link.index), Dev::index(lower.unwrap_or(0))))
         }
         _ => None,
     });
@@ -475,11 +462,14 @@ pub(crate) fn undesired<D>(
     proof: Proof<'_>,
 ) -> BTreeSet<u32> {
     let declared: BTreeSet<IfName> = wanted.iter().map(|link| link.name).collect();
-    let verdict = |link: &Link| {
-        let is_declared = declared.contains(&link.name)
-            || link.peer().is_some_and(|peer| declared.contains(&peer));
-        let ours = if proof.is_ours(link) { Found::Different } else { Found::Nothing };
-        decide(is_declared, ours, Found::Nothing)
-    };
-    observed.iter().filter(|link| verdict(link) == Verdict::Delete).map(|link| link.index).collect()
+    observed
+        .iter()
+        .filter(|link| {
+            let is_declared = declared.contains(&link.name)
+                || link.peer().is_some_and(|peer| declared.contains(&peer));
+            let ours = if proof.is_ours(*link) { Found::Different } else { Found::Nothing };
+            decide(is_declared, ours, Found::Nothing) == Verdict::Delete
+        })
+        .map(|link| link.index)
+        .collect()
 }

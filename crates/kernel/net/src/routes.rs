@@ -16,7 +16,6 @@ mod resolved;
 mod tracker;
 
 pub use dump_matcher::{DumpMatcher, RouteDependencies};
-pub use gateways::Gateway;
 pub(crate) use gateways::Gateways;
 pub use index::Routes;
 pub use plain::PlainRoute;

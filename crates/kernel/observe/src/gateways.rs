@@ -3,8 +3,9 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
-use trueup_net::{Family, Gateway, Kind, Kinds, Route, table};
+use trueup_net::{Family, Kind, Kinds, Route, table};
 use trueup_netlink::codec::{ReadScope, route};
 use trueup_netlink::{Error, ErrorKind};
 
@@ -12,7 +13,7 @@ use crate::observer::Observer;
 
 impl Observer {
     /// Looks up the routes that lead straight to gateways, as the kernel does when it stores a
-    /// route through them. `None` where no route does.
+    /// route through them in a table. `None` where no route does.
     ///
     /// It costs a system call for each gateway, whatever the number of routes. Only a table other
     /// than main is read whole, as the kernel looks up no address in a table that is named. The
@@ -23,18 +24,18 @@ impl Observer {
     /// As [`snapshot`](Self::snapshot).
     pub fn gateways(
         &mut self,
-        gateways: &BTreeSet<Gateway>,
-    ) -> Result<BTreeMap<Gateway, Option<Route>>, Error> {
+        gateways: &BTreeSet<(u32, IpAddr)>,
+    ) -> Result<BTreeMap<(u32, IpAddr), Option<Route>>, Error> {
         let mut found = BTreeMap::new();
         let mut tables: BTreeMap<(u32, Family), Vec<Route>> = BTreeMap::new();
-        for gateway in gateways {
-            let of_table = match gateway.table {
+        for (table, via) in gateways {
+            let of_table = match *table {
                 table::MAIN | table::LOCAL => None,
-                _ => self.direct_route_in_table(gateway, gateways, &mut tables)?,
+                _ => self.direct_route_in_table(*table, *via, gateways, &mut tables)?,
             };
             let route = match of_table {
                 Some(route) => Some(route),
-                None => match self.look_up(gateway) {
+                None => match self.look_up(*via) {
                     Ok(route) => route,
                     // It answers with the error of the route that would refuse the packet.
                     Err(error) if error.kind() == ErrorKind::Kernel => match error.errno() {
@@ -44,15 +45,15 @@ impl Observer {
                     Err(error) => return Err(error),
                 },
             };
-            let direct = route.filter(|route| gateway.direct_device(route).is_some());
-            found.insert(*gateway, direct);
+            let direct = route.filter(|route| route.direct_device(*via).is_some());
+            found.insert((*table, *via), direct);
         }
         Ok(found)
     }
 
-    fn look_up(&mut self, gateway: &Gateway) -> Result<Option<Route>, Error> {
+    fn look_up(&mut self, gateway: IpAddr) -> Result<Option<Route>, Error> {
         let mut request = Vec::new();
-        let _fixed_size = route::lookup_request(&mut request, gateway.via);
+        let _fixed_size = route::lookup_request(&mut request, gateway);
         let route = self.socket.query(&request, |message| route::decode(message.body))?;
         Ok(route.ok().flatten())
     }
@@ -61,19 +62,20 @@ impl Observer {
     /// `tables` holds the direct routes to any of the gateways, once they are read.
     fn direct_route_in_table(
         &mut self,
-        gateway: &Gateway,
-        gateways: &BTreeSet<Gateway>,
+        table: u32,
+        via: IpAddr,
+        gateways: &BTreeSet<(u32, IpAddr)>,
         tables: &mut BTreeMap<(u32, Family), Vec<Route>>,
     ) -> Result<Option<Route>, Error> {
-        let at = (gateway.table, Family::of(gateway.via));
+        let at = (table, Family::of(via));
         if let Entry::Vacant(table) = tables.entry(at) {
             let scope = ReadScope::default()
                 .with_kinds(Kinds::NONE.with(Kind::Route))
                 .with_tables(BTreeSet::from([at.0]))
                 .with_family(at.1);
             let (routes, _incomplete) = self.routes_where(&scope, |route| {
-                let mut of_table = gateways.iter().filter(|gateway| gateway.table == at.0);
-                of_table.any(|gateway| gateway.direct_device(route).is_some())
+                let mut of_table = gateways.iter().filter(|(table, _)| *table == at.0);
+                of_table.any(|(_, via)| route.direct_device(*via).is_some())
             })?;
             table.insert(routes);
         }
@@ -82,7 +84,7 @@ impl Observer {
             .get(&at)
             .into_iter()
             .flatten()
-            .filter(|route| gateway.direct_device(route).is_some())
+            .filter(|route| route.direct_device(via).is_some())
             .reduce(|best, next| if next.dst.len() > best.dst.len() { next } else { best })
             .cloned())
     }

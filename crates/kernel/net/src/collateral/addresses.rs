@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use ipnetwork::IpNetwork;
 
 use super::CollateralIndex;
-use crate::kinds::{Address, AddressFlags, FOREVER, Object, OnAddresses, Route};
+use crate::kinds::{Address, AddressFlags, FOREVER, Object, OnAddresses};
 use crate::values::{Dev, Family, Prefix};
 
 /// What an object is lost with.
@@ -38,31 +38,15 @@ impl Going {
 
 /// What the addresses of a list of deletes keep alive.
 #[derive(Default)]
-struct Kept<'a> {
+struct Kept {
     /// The addresses that have to go for it, by what it is lost with.
     going: BTreeMap<With, Vec<Going>>,
     /// What is lost with all of these, in the order in which it was found.
-    lost: Vec<(With, &'a dyn ToObject)>,
+    lost: Vec<(With, Object)>,
     known: BTreeSet<With>,
 }
 
-trait ToObject {
-    fn to_object(&self) -> Object;
-}
-
-impl ToObject for Object {
-    fn to_object(&self) -> Object {
-        self.clone()
-    }
-}
-
-impl ToObject for Route {
-    fn to_object(&self) -> Object {
-        self.clone().into()
-    }
-}
-
-impl<'a> Kept<'a> {
+impl Kept {
     fn add(&mut self, with: With, going: Going) {
         self.going.entry(with).or_default().push(going);
     }
@@ -73,9 +57,9 @@ impl<'a> Kept<'a> {
     }
 
     /// Notes that an object is lost, if addresses go for it.
-    fn lose(&mut self, with: With, object: &'a dyn ToObject) {
+    fn lose(&mut self, with: With, object: &(impl Clone + Into<Object>)) {
         if self.goes(with) && self.known.insert(with) {
-            self.lost.push((with, object));
+            self.lost.push((with, object.clone().into()));
         }
     }
 
@@ -84,7 +68,7 @@ impl<'a> Kept<'a> {
         let Kept { going, lost, .. } = self;
         let (alone, together): (Vec<_>, Vec<_>) = lost
             .iter()
-            .map(|(with, object)| (&*going[with], *object))
+            .map(|(with, object)| (&*going[with], object))
             .partition(|(going, _)| going.len() == 1);
         for (going, object) in alone.into_iter().chain(together) {
             let Some(least) = going
@@ -95,7 +79,7 @@ impl<'a> Kept<'a> {
                 continue;
             };
             for at in least.places() {
-                held.entry(at).or_insert_with(|| object.to_object());
+                held.entry(at).or_insert_with(|| object.clone());
             }
         }
     }
@@ -133,39 +117,30 @@ impl CollateralIndex<'_> {
         if deleted.is_empty() {
             return held;
         }
-        let primaries: BTreeMap<(Dev, Prefix), usize> = deleted
+        let primaries = Primaries::of(deleted);
+        let own = deleted
             .iter()
             .enumerate()
-            .filter(|(_, it)| !it.secondary)
-            .map(|(at, it)| ((it.dev, it.subnet()), at))
-            .collect();
-        let goes_with = |it: &Address| {
-            if it.secondary { primaries.get(&(it.dev, it.subnet())).copied() } else { None }
-        };
-        let (follow, kept): (Vec<&Address>, Vec<&Address>) =
-            kept.iter().partition(|it| goes_with(it).is_some());
-        let own = deleted.iter().enumerate().map(|(own, it)| {
-            let primary = goes_with(it);
-            (*it, Going { own, primary })
-        });
-        let following = follow.into_iter().filter_map(|it| {
-            let (own, primary) = (goes_with(it)?, None);
-            Some((it, Going { own, primary }))
-        });
-        let sources: Vec<(&Address, Going)> = own.chain(following).collect();
+            .map(|(own, it)| (*it, Going { own, primary: primaries.before(it) }));
+        let mut sources: Vec<(&Address, Going)> = own.collect();
         // What goes with a secondary alone goes with its primary.
-        let deletes = sources[..deleted.len()].iter().copied();
         let going: Vec<(&Address, Going)> =
-            deletes.filter(|(_, going)| going.primary.is_none()).collect();
+            sources.iter().copied().filter(|(_, going)| going.primary.is_none()).collect();
         for (address, Going { own, .. }) in &going {
-            let subnet = (address.dev, address.subnet());
             if address.family() == Family::Inet
                 && !address.secondary
-                && let Some(follower) = lost.secondaries.get(&subnet)
+                && let Some(follower) = lost.secondaries.get(&(address.dev, address.subnet()))
             {
                 held.insert(*own, follower.clone());
             }
         }
+        let (follow, kept): (Vec<&Address>, Vec<&Address>) =
+            kept.iter().partition(|it| primaries.before(it).is_some());
+        sources.extend(
+            follow
+                .into_iter()
+                .filter_map(|it| Some((it, Going { own: primaries.before(it)?, primary: None }))),
+        );
         let mut needed = Kept::default();
         if with_subnets {
             self.need_subnets(&going, &kept, &mut needed);
@@ -178,25 +153,20 @@ impl CollateralIndex<'_> {
 
     /// Finds others' routes to IPv6 subnets, which the delete of a permanent address takes along
     /// unless another keeps them (`check_cleanup_prefix_route`).
-    fn need_subnets<'a>(
-        &'a self,
-        going: &[(&Address, Going)],
-        kept: &[&Address],
-        needed: &mut Kept<'a>,
-    ) {
-        let subnet = |address: &Address| With::Subnet(address.dev, address.subnet());
-        let permanent = |address: &Address| {
-            address.family() == Family::Inet6 && address.lifetimes.valid == FOREVER
-        };
-        let keeps = |address: &Address| {
-            let has_none = address.flags.contains(AddressFlags::NOPREFIXROUTE);
-            permanent(address) || has_none && address.family() == Family::Inet6
-        };
-        let stay: BTreeSet<With> =
-            kept.iter().filter(|it| keeps(it)).map(|it| subnet(it)).collect();
-        for (address, going) in going.iter().filter(|(it, _)| permanent(it)) {
-            let with = subnet(address);
-            if let Some(route) = self.of_readdress(address).filter(|_| !stay.contains(&with)) {
+    fn need_subnets(&self, going: &[(&Address, Going)], kept: &[&Address], needed: &mut Kept) {
+        let stay: BTreeSet<With> = kept
+            .iter()
+            .filter(|it| it.family() == Family::Inet6)
+            .filter(|it| is_permanent(it) || it.flags.contains(AddressFlags::NOPREFIXROUTE))
+            .map(|it| With::Subnet(it.dev, it.subnet()))
+            .collect();
+        for (address, going) in going {
+            let with = With::Subnet(address.dev, address.subnet());
+            if address.family() == Family::Inet6
+                && is_permanent(address)
+                && !stay.contains(&with)
+                && let Some(route) = self.of_readdress(address)
+            {
                 needed.add(with, *going);
                 needed.lose(with, route);
             }
@@ -204,13 +174,33 @@ impl CollateralIndex<'_> {
     }
 }
 
+fn is_permanent(address: &Address) -> bool {
+    address.lifetimes.valid == FOREVER
+}
+
+/// The places of the primary addresses of subnets among deletes.
+struct Primaries(BTreeMap<(Dev, Prefix), usize>);
+
+impl Primaries {
+    fn of(deleted: &[&Address]) -> Primaries {
+        let primary = deleted.iter().enumerate().filter(|(_, it)| !it.secondary);
+        Primaries(primary.map(|(at, it)| ((it.dev, it.subnet()), at)).collect())
+    }
+
+    /// Returns the place of the address with which a secondary one goes.
+    fn before(&self, address: &Address) -> Option<usize> {
+        let place = self.0.get(&(address.dev, address.subnet()));
+        place.copied().filter(|_| address.secondary)
+    }
+}
+
 /// Finds routes whose preferred source goes. An address that stays on another device is one
 /// still.
-fn need_sources<'a>(
-    lost: &'a OnAddresses,
+fn need_sources(
+    lost: &OnAddresses,
     going: &[(&Address, Going)],
     kept: &[&Address],
-    needed: &mut Kept<'a>,
+    needed: &mut Kept,
 ) {
     let stay: BTreeSet<IpAddr> = kept.iter().map(|it| it.address.ip()).collect();
     for (address, going) in going {
@@ -228,20 +218,19 @@ fn need_sources<'a>(
 
 /// Finds the IPv4 routes and neighbours that go with the last address of their device, and the
 /// routes whose gateways the last address of a subnet made reachable.
-fn need_devices<'a>(
-    lost: &'a OnAddresses,
+fn need_devices(
+    lost: &OnAddresses,
     going: &[(&Address, Going)],
     kept: &[&Address],
-    needed: &mut Kept<'a>,
+    needed: &mut Kept,
 ) {
-    let of_v4 = |address: &Address| address.family() == Family::Inet;
-    for (address, going) in going.iter().filter(|(it, _)| of_v4(it)) {
+    for (address, going) in going.iter().filter(|(it, _)| it.family() == Family::Inet) {
         needed.add(With::Device(address.dev), *going);
         needed.add(With::Subnet(address.dev, address.subnet()), *going);
     }
-    let kept = || kept.iter().filter(|it| of_v4(it));
-    let subnets: BTreeSet<(Dev, Prefix)> = kept().map(|it| (it.dev, it.subnet())).collect();
-    let devices: BTreeSet<Dev> = kept().map(|it| it.dev).collect();
+    let of_v4 = kept.iter().filter(|it| it.family() == Family::Inet);
+    let subnets: BTreeSet<(Dev, Prefix)> = of_v4.map(|it| (it.dev, it.subnet())).collect();
+    let devices: BTreeSet<Dev> = subnets.iter().map(|(dev, _)| *dev).collect();
     for (dev, neighbour) in &lost.neighbours {
         if !devices.contains(dev) {
             needed.lose(With::Device(*dev), neighbour);

@@ -61,9 +61,9 @@ pub(crate) struct Effects<'a> {
 
 impl<'a> Effects<'a> {
     pub(crate) fn new(observed: &'a Observed) -> Effects<'a> {
-        let links = || observed.links.iter();
+        let links = observed.links.iter();
         let mut effects = Effects {
-            links: links().map(|link| (link.index, link)).collect(),
+            links: links.clone().map(|link| (link.index, link)).collect(),
             status: &observed.link_status,
             peers: HashMap::new(),
             above: HashMap::new(),
@@ -72,8 +72,8 @@ impl<'a> Effects<'a> {
             new_bridges: BTreeSet::new(),
             new_mtus: HashMap::new(),
         };
-        let by_name: HashMap<_, u32> = links().map(|link| (link.name, link.index)).collect();
-        for link in links() {
+        let by_name: HashMap<_, u32> = links.clone().map(|link| (link.name, link.index)).collect();
+        for link in links {
             if let Some(end) = link.peer().and_then(|name| by_name.get(&name)) {
                 effects.peers.insert(link.index, *end);
             }
@@ -97,18 +97,12 @@ impl<'a> Effects<'a> {
         effects
     }
 
-    /// The same, with what ops create. `devices` are those that they refer to.
-    pub(crate) fn with_new_links(mut self, ops: &[Op], devices: &Devices) -> Effects<'a> {
-        self.add_new_links(ops, devices);
-        self
-    }
-
     /// From here on, counts an op as carried out. Returns what it does to links.
     pub(crate) fn carry_out(&mut self, op: &Op) -> Vec<(u32, Effect)> {
         let hit = self.of_op(op);
-        let stays = |effect| matches!(effect, Effect::Readdressed | Effect::Shrunk(_));
-        for (index, _) in hit.iter().filter(|(_, effect)| !stays(*effect)) {
-            if self.leaving.insert(*index)
+        for (index, effect) in &hit {
+            if !matches!(effect, Effect::Readdressed | Effect::Shrunk(_))
+                && self.leaving.insert(*index)
                 && let Some(link) = self.links.get(index).copied()
                 && self.is_live(link)
                 && let Some(ports) = master(link).and_then(|it| self.ports.get_mut(&it))
@@ -119,9 +113,9 @@ impl<'a> Effects<'a> {
         hit
     }
 
-    /// Notes what of a link that is created matters to a link that is there: whether it sets its
-    /// ports down, and the MTU that its master would get.
-    fn add_new_links(&mut self, ops: &[Op], devices: &Devices) {
+    /// With what of a link that ops create matters to a link that is there: whether it sets its
+    /// ports down, and the MTU that its master would get. `devices` are those of the ops.
+    pub(crate) fn with_new_links(mut self, ops: &[Op], devices: &Devices) -> Effects<'a> {
         for op in ops.iter().filter(|op| op.action == Action::Create) {
             let Object::Link(link) = &op.object else {
                 continue;
@@ -135,6 +129,7 @@ impl<'a> Effects<'a> {
                 self.new_mtus.insert(link.name, mtu);
             }
         }
+        self
     }
 
     /// What an op does to links.
@@ -232,7 +227,6 @@ impl<'a> Effects<'a> {
         let end = self.peers.get(&index).copied();
         let above = self.above.get(&index).into_iter().flatten().copied();
         let followers = above.clone().filter_map(|above| self.links.get(&above));
-        let vlan = |link: &Link| matches!(link.kind, Some(LinkKind::Vlan(_)));
         match effect {
             Effect::Gone => {
                 hit.extend(above.chain(end).map(|other| (other, Effect::Gone)));
@@ -250,12 +244,9 @@ impl<'a> Effects<'a> {
             Effect::Released => {}
             Effect::Down if link.up == Some(false) => {}
             Effect::Down => {
-                hit.extend(followers.map(|follower| {
-                    if vlan(follower) {
-                        (follower.index, Effect::Down)
-                    } else {
-                        (follower.index, Effect::CarrierLost)
-                    }
+                hit.extend(followers.map(|it| {
+                    let effect = if is_vlan(it) { Effect::Down } else { Effect::CarrierLost };
+                    (it.index, effect)
                 }));
                 hit.extend(end.map(|end| (end, Effect::CarrierLost)));
                 self.lose(link, hit);
@@ -266,7 +257,7 @@ impl<'a> Effects<'a> {
                 self.lose(link, hit);
             }
             Effect::Readdressed => {
-                let alike = followers.filter(|it| vlan(it) && it.address == link.address);
+                let alike = followers.filter(|it| is_vlan(it) && it.address == link.address);
                 hit.extend(alike.map(|follower| (follower.index, Effect::Readdressed)));
                 if let Some(master) = master(link)
                     && self.follows_addresses(master)
@@ -275,14 +266,12 @@ impl<'a> Effects<'a> {
                 }
             }
             Effect::Shrunk(mtu) => {
-                let shrunk =
-                    followers.filter(|link| link.mtu.is_some_and(|was| was > mtu)).filter(|link| {
-                        let kind = &link.kind;
-                        // Such as macvtap and ipvlan.
-                        let others =
-                            matches!(kind, Some(LinkKind::Macvlan(_) | LinkKind::Other(_)));
-                        vlan(link) || others
-                    });
+                // The others are such as macvtap and ipvlan.
+                let shrunk = followers.filter(|link| {
+                    let others =
+                        matches!(link.kind, Some(LinkKind::Macvlan(_) | LinkKind::Other(_)));
+                    link.mtu.is_some_and(|was| was > mtu) && (is_vlan(link) || others)
+                });
                 hit.extend(shrunk.map(|follower| (follower.index, Effect::Shrunk(mtu))));
                 if let Some(master) = master(link) {
                     self.shrink(master, mtu, hit);
@@ -403,8 +392,9 @@ impl<'a> Effects<'a> {
         mtu < least && was.is_none_or(|was| was >= least)
     }
 
-    pub(crate) fn link(&self, index: u32) -> Option<&'a Link> {
-        self.links.get(&index).copied()
+    /// The link of a device that exists.
+    pub(crate) fn link_on(&self, dev: Dev) -> Option<&'a Link> {
+        self.links.get(&dev.as_index()?).copied()
     }
 
     pub(crate) fn is_up(&self, index: u32) -> bool {
@@ -439,6 +429,10 @@ impl<'a> Effects<'a> {
         let index = link.index;
         link.up != Some(false) && self.is_running(index) && !self.lacks_carrier(index)
     }
+}
+
+fn is_vlan(link: &Link) -> bool {
+    matches!(link.kind, Some(LinkKind::Vlan(_)))
 }
 
 fn master(link: &Link) -> Option<u32> {

@@ -49,6 +49,20 @@ impl Lifetimes {
             (desired, left) => left <= desired && left > desired / 2,
         }
     }
+
+    /// The same, with every end at 1 second: the kernel counts down to it.
+    fn lasting(self) -> Lifetimes {
+        let [valid, preferred] = [self.valid, self.preferred]
+            .map(|left| if matches!(left, 0 | FOREVER) { left } else { 1 });
+        Lifetimes { valid, preferred }
+    }
+
+    /// The same, with the ends of others where these have none.
+    fn with_open_of(self, others: Lifetimes) -> Lifetimes {
+        let [valid, preferred] = [(self.valid, others.valid), (self.preferred, others.preferred)]
+            .map(|(own, theirs)| if own == FOREVER { theirs } else { own });
+        Lifetimes { valid, preferred }
+    }
 }
 
 /// The flags of an address that are configuration (`IFA_F_*`); the rest is status.
@@ -403,8 +417,8 @@ impl ObjectKind for Address {
 
     fn is_canonical_on(&self, devices: &Devices) -> bool {
         let name = devices.name(self.dev).map(IfName::as_bytes);
-        let has_ipv4 = self.label.is_some() || self.broadcast.is_some();
-        let has_ipv4 = has_ipv4 || self.scope != Scope::UNIVERSE;
+        let has_ipv4 =
+            self.label.is_some() || self.broadcast.is_some() || self.scope != Scope::UNIVERSE;
         self.peer != Some(self.address.ip())
             && self.label.as_ref().is_none_or(|label| Some(label.as_bytes()) != name)
             && !self.broadcast.is_some_and(|it| it.is_unspecified())
@@ -416,9 +430,7 @@ impl ObjectKind for Address {
     }
 
     fn lasting(&self) -> Option<Cow<'_, Address>> {
-        let finite = |left| if matches!(left, 0 | FOREVER) { left } else { 1 };
-        let Lifetimes { valid, preferred } = self.lifetimes;
-        let lifetimes = Lifetimes { valid: finite(valid), preferred: finite(preferred) };
+        let lifetimes = self.lifetimes.lasting();
         Some(if lifetimes == self.lifetimes {
             Cow::Borrowed(self)
         } else {
@@ -430,15 +442,11 @@ impl ObjectKind for Address {
     /// set a broadcast address, lifetimes, a label, a metric and `noprefixroute`.
     fn with_open_of(&self, other: &Address) -> Cow<'_, Address> {
         let open = Address::new(self.dev, self.address);
-        let left = |own: u32, theirs| if own == FOREVER { theirs } else { own };
         Cow::Owned(Address {
             label: self.label.or(other.label),
             broadcast: self.broadcast.or(other.broadcast),
             scope: if self.scope == open.scope { other.scope } else { self.scope },
-            lifetimes: Lifetimes {
-                valid: left(self.lifetimes.valid, other.lifetimes.valid),
-                preferred: left(self.lifetimes.preferred, other.lifetimes.preferred),
-            },
+            lifetimes: self.lifetimes.with_open_of(other.lifetimes),
             flags: self.flags | other.flags,
             metric: if self.metric == 0 { other.metric } else { self.metric },
             ..self.clone()

@@ -420,9 +420,8 @@ impl Ordered for Link {
 
 impl Check for BridgeAttrs {
     fn check(&self) -> Result<(), &'static str> {
-        let is_in_ticks = |time: Option<u32>| time.is_none_or(|time| time % 2 == 0);
         must(
-            is_in_ticks(self.forward_delay) && is_in_ticks(self.ageing_time),
+            [self.forward_delay, self.ageing_time].into_iter().flatten().all(|time| time % 2 == 0),
             "the kernel keeps a bridge's times in ticks of 4 ms, where an odd number of hundredths \
              of a second becomes one less: write an even one",
         )?;

@@ -45,6 +45,12 @@ pub enum NexthopTarget {
     Group(Vec<(u32, u16)>),
 }
 
+impl NexthopTarget {
+    pub(crate) fn is_group(&self) -> bool {
+        matches!(self, NexthopTarget::Group(_))
+    }
+}
+
 impl Nexthop {
     /// Makes a nexthop object.
     pub fn new(id: u32, target: NexthopTarget) -> Nexthop {
@@ -130,8 +136,8 @@ impl ObjectKind for Nexthop {
         differ: &mut dyn FnMut(Difference),
     ) {
         // The kernel makes no group of a single one, nor the other way round (`replace_nexthop`).
-        let is_group = |nexthop: &Nexthop| matches!(nexthop.target, NexthopTarget::Group(_));
-        let way = if is_group(&desired) == is_group(&observed) { in_place } else { recreate };
+        let stays = desired.target.is_group() == observed.target.is_group();
+        let way = if stays { in_place } else { recreate };
         way(desired.target == observed.target, "target", differ);
         let known = desired.unmodelled == observed.unmodelled;
         recreate(known, "attributes unknown here", differ);

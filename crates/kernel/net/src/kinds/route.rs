@@ -221,6 +221,14 @@ impl<D> NextHops<D> {
         }
     }
 
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [NextHop<D>] {
+        match self {
+            NextHops::None | NextHops::Object(..) => &mut [],
+            NextHops::One(hop) => std::slice::from_mut(hop),
+            NextHops::Many(hops) => hops,
+        }
+    }
+
     /// The devices that they lead to, where the kernel reports them.
     pub fn devices(&self) -> impl Iterator<Item = &D> {
         let of_object = match self {
@@ -270,25 +278,30 @@ impl<D> NextHops<D> {
     }
 }
 
+impl NextHop {
+    /// Returns true if another one leads through the same gateway, and out of the device if this one
+    /// names one.
+    pub(crate) fn is_same_way(&self, other: &NextHop) -> bool {
+        self.via == other.via && (self.dev.is_none() || self.dev == other.dev)
+    }
+
+    /// Returns true if an observed next hop is as desired.
+    #[inline]
+    fn agrees(&self, observed: &NextHop) -> bool {
+        (self.via, self.weight, self.onlink) == (observed.via, observed.weight, observed.onlink)
+            && (self.dev.is_none() || self.dev == observed.dev)
+    }
+}
+
 impl NextHops {
     /// The same next hops, each on link where the other one through its gateway and device is.
     fn with_open_of(&self, other: &NextHops) -> NextHops {
-        let others = other.as_slice();
-        let open = |hop: &NextHop| {
-            let onlink = hop.onlink
-                || others
-                    .iter()
-                    .find(|other| {
-                        other.via == hop.via && (hop.dev.is_none() || hop.dev == other.dev)
-                    })
-                    .is_some_and(|it| it.onlink);
-            hop.clone().with_onlink(onlink)
-        };
-        match self {
-            NextHops::One(hop) => NextHops::One(open(hop)),
-            NextHops::Many(hops) => NextHops::Many(hops.iter().map(open).collect()),
-            none => none.clone(),
+        let mut nexthops = self.clone();
+        for hop in nexthops.as_mut_slice() {
+            let same = other.as_slice().iter().find(|other| hop.is_same_way(other));
+            hop.onlink |= same.is_some_and(|it| it.onlink);
         }
+        nexthops
     }
 
     /// Whether observed next hops are those desired, in any order: the kernel keeps the order it
@@ -300,21 +313,17 @@ impl NextHops {
             _ => {}
         }
         let (desired, observed) = (self.as_slice(), observed.as_slice());
-        let matches = |d: &NextHop, o: &NextHop| {
-            (d.via, d.weight, d.onlink) == (o.via, o.weight, o.onlink)
-                && (d.dev.is_none() || d.dev == o.dev)
-        };
         if desired.len() != observed.len() {
             return false;
         }
-        if desired.iter().zip(observed).all(|(d, o)| matches(d, o)) {
+        if desired.iter().zip(observed).all(|(desired, observed)| desired.agrees(observed)) {
             return true;
         }
         // Those that name their device choose first, so that an open one takes what is left.
         let mut left: Vec<&NextHop> = observed.iter().collect();
         let (named, open): (Vec<_>, Vec<_>) = desired.iter().partition(|hop| hop.dev.is_some());
         named.into_iter().chain(open).all(|hop| {
-            let found = left.iter().position(|o| matches(hop, o));
+            let found = left.iter().position(|observed| hop.agrees(observed));
             found.map(|at| left.swap_remove(at)).is_some()
         })
     }
@@ -740,7 +749,6 @@ impl<D> Check for Route<D> {
     fn check(&self) -> Result<(), &'static str> {
         let family = self.family();
         let hops = self.nexthops.as_slice();
-        let same = |address: &IpAddr| Family::of(*address) == family;
         must(self.table != 0, "table 0 is unspecified: use 254 for main")?;
         must(self.tos == 0 || family == Family::Inet, "IPv6 routes have no tos")?;
         must(
@@ -752,7 +760,7 @@ impl<D> Check for Route<D> {
             "source and destination prefix are of different families",
         )?;
         must(
-            self.src.as_ref().is_none_or(same),
+            self.src.is_none_or(|src| Family::of(src) == family),
             "the preferred source is of another family than the destination",
         )?;
         must(
@@ -789,7 +797,7 @@ impl<D> Check for Route<D> {
             )?;
             must((1..=256).contains(&hop.weight), "the weight of a next hop is 1 to 256")?;
             must(
-                hop.via.as_ref().is_none_or(|via| same(via) || family == Family::Inet),
+                hop.via.is_none_or(|via| Family::of(via) == family || family == Family::Inet),
                 "an IPv6 route cannot have an IPv4 gateway",
             )?;
             // IPv4 takes it for no gateway at all (`fib_nh_init`), IPv6 refuses it.

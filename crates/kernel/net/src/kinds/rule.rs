@@ -140,9 +140,8 @@ impl Rule {
     /// empty mask, IP protocol 0 and suppressions of -1.
     #[must_use]
     pub fn canonical(mut self) -> Rule {
-        let selects = |network: &IpNetwork| network.prefix() != 0;
-        self.from = self.from.filter(selects);
-        self.to = self.to.filter(selects);
+        self.from = self.from.filter(|network| network.prefix() != 0);
+        self.to = self.to.filter(|network| network.prefix() != 0);
         self.fwmark = self.fwmark.filter(|fw| fw.mark != 0 || fw.mask != 0);
         self.ipproto = self.ipproto.filter(|proto| *proto != 0);
         self.suppress_prefixlength = self.suppress_prefixlength.filter(|len| *len != u32::MAX);
@@ -187,6 +186,10 @@ impl Selectors {
     pub(crate) fn count(self) -> u32 {
         self.0.count_ones()
     }
+
+    fn has(self, at: u32) -> bool {
+        self.0 & 1 << at != 0
+    }
 }
 
 impl Rule {
@@ -212,27 +215,26 @@ impl Rule {
     }
 
     /// What a search by those selectors looks at.
-    pub(crate) fn searched_by(&self, selectors: Selectors) -> Rule {
-        let by = |at: u32| selectors.0 & 1 << at != 0;
+    pub(crate) fn searched_by(&self, by: Selectors) -> Rule {
         let key = self.key();
         let fwmark = key.fwmark.unwrap_or(FwMark { mark: 0, mask: 0 });
         Rule {
-            from: key.from.filter(|_| by(0)),
-            to: key.to.filter(|_| by(1)),
-            iif: key.iif.filter(|_| by(2)),
-            oif: key.oif.filter(|_| by(3)),
+            from: key.from.filter(|_| by.has(0)),
+            to: key.to.filter(|_| by.has(1)),
+            iif: key.iif.filter(|_| by.has(2)),
+            oif: key.oif.filter(|_| by.has(3)),
             fwmark: Some(FwMark {
-                mark: if by(4) { fwmark.mark } else { 0 },
-                mask: if by(5) { fwmark.mask } else { 0 },
+                mark: if by.has(4) { fwmark.mark } else { 0 },
+                mask: if by.has(5) { fwmark.mask } else { 0 },
             }),
-            tos: if by(6) { key.tos } else { 0 },
-            ipproto: key.ipproto.filter(|_| by(7)),
-            sport: key.sport.filter(|_| by(8)),
-            dport: key.dport.filter(|_| by(9)),
-            uidrange: key.uidrange.filter(|_| by(10)),
-            l3mdev: key.l3mdev && by(11),
-            suppress_prefixlength: key.suppress_prefixlength.filter(|_| by(12)),
-            suppress_ifgroup: key.suppress_ifgroup.filter(|_| by(13)),
+            tos: if by.has(6) { key.tos } else { 0 },
+            ipproto: key.ipproto.filter(|_| by.has(7)),
+            sport: key.sport.filter(|_| by.has(8)),
+            dport: key.dport.filter(|_| by.has(9)),
+            uidrange: key.uidrange.filter(|_| by.has(10)),
+            l3mdev: key.l3mdev && by.has(11),
+            suppress_prefixlength: key.suppress_prefixlength.filter(|_| by.has(12)),
+            suppress_ifgroup: key.suppress_ifgroup.filter(|_| by.has(13)),
             // The kernel does not look at what a request does not state.
             unmodelled: false,
             ..key

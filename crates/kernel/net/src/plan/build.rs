@@ -20,10 +20,9 @@ use trueup_diff::{Found, Verdict, decide};
 use self::device_check::DeviceCheck;
 use crate::domain::DomainDevices;
 use crate::error::DesiredError;
-use crate::kinds::Action;
 use crate::kinds::{
-    Address, Canonical, Kind, Neighbour, NextHop, NextHops, Nexthop, Object, ObjectKind, OfKind,
-    Route, RouteKey, walk,
+    Action, Address, Canonical, Kind, Kinds, Neighbour, NextHops, Nexthop, Object, ObjectKind,
+    OfKind, Route, RouteKey, walk,
 };
 use crate::observed::Observed;
 use crate::op::{Formers, Hold, Op, Reason};
@@ -102,8 +101,9 @@ impl<'a, T> Holders<'a, T> {
 impl<'a, T: ObjectKind> Holders<'a, T> {
     /// Decides about a key on which nothing is desired.
     fn verdict_undesired(&self) -> Verdict {
-        let found = |items: &[Canonical<&T>]| Found::best(items.iter().map(|_| false));
-        decide(false, found(&self.ours), found(&self.foreign))
+        let [ours, foreign] =
+            [&self.ours, &self.foreign].map(|items| Found::best(items.iter().map(|_| false)));
+        decide(false, ours, foreign)
     }
 
     /// Returns the foreign object that the kernel uses in place of ours.
@@ -130,16 +130,12 @@ impl Findings {
     /// Compares the objects of one kind.
     fn compare<K: UsablePart>(
         &mut self,
-        desired: Option<Canonical<&[K]>>,
+        desired: Canonical<&[K]>,
         observed: Canonical<&[K]>,
-        is_complete: impl Fn(Kind) -> bool,
         policy: ConflictPolicy<'_>,
     ) -> Result<(), DesiredError> {
-        let Some(desired) = desired else {
-            return Ok(());
-        };
         // Where rows may be missing, nothing is deleted.
-        let complete = K::DELETED_IF_COMPLETE.iter().all(|kind| is_complete(*kind));
+        let complete = K::DELETED_IF_COMPLETE.iter().all(|kind| policy.complete.contains(*kind));
         let mut holders =
             Holders { first: None, ours: Vec::new(), foreign: Vec::new(), transient: Vec::new() };
         walk(desired, observed, |wanted, present| {
@@ -242,21 +238,21 @@ impl Findings {
         policy: ConflictPolicy<'_>,
     ) -> Option<Canonical<&'a T>> {
         let ours = holders.ours.first().copied();
-        let is_served = |other: Canonical<&T>| wanted.with_open_of(other).get().agrees(other);
         let kept = holders
             .ours
             .iter()
             .copied()
             .find(|observed| policy.of_ours(wanted, *observed).get().agrees(*observed));
         let found_ours = ours.map_or(Found::Nothing, |_| Found::item(kept.is_some()));
-        let found_foreign = Found::best(holders.foreign.iter().copied().map(is_served));
+        let served = holders.foreign.iter().map(|other| is_served(wanted, *other));
+        let found_foreign = Found::best(served);
         // Of several on the key none becomes ours, as the ledger could not tell which.
         let is_alone = ours.is_none() && holders.foreign.len() == 1;
         match (decide(true, found_ours, found_foreign), holders.foreign.first().copied()) {
             (Verdict::Keep, _) => {
                 // Ours is as good as absent behind one that the kernel uses in its place.
                 if let Some(other) = holders.hides_ours()
-                    && decide(true, Found::Nothing, Found::item(is_served(other)))
+                    && decide(true, Found::Nothing, Found::item(is_served(wanted, other)))
                         == Verdict::Conflict
                 {
                     let wanted = nearest(wanted, other, Some(other)).into_inner().into_owned();
@@ -372,19 +368,15 @@ impl Findings {
         if !is_through_gateways {
             return false;
         }
-        let is_same = |hop: &NextHop, other: &NextHop| {
-            hop.via == other.via && (hop.dev.is_none() || hop.dev == other.dev)
-        };
-        let is_apart = |other: &Canonical<&T>| match T::clone(other).into() {
+        let is_beside = holders.foreign.iter().all(|other| match T::clone(other).into() {
             Object::Route(other) => {
                 let (ours, theirs) = (wanted.nexthops.as_slice(), other.nexthops.as_slice());
                 other.protocol == Protocols::ROUTER_ADVERTISEMENT
                     && policy.advertised.contains(&other.key())
-                    && !ours.iter().any(|hop| theirs.iter().any(|it| is_same(hop, it)))
+                    && !ours.iter().any(|hop| theirs.iter().any(|it| hop.is_same_way(it)))
             }
             _ => false,
-        };
-        let is_beside = holders.foreign.iter().all(is_apart);
+        });
         if is_beside {
             self.op(Action::Create, wanted.into(), Reason::Beside);
         }
@@ -408,18 +400,16 @@ impl Findings {
                 Object::Rule(rule) => stored && rule.protocol == 0,
                 _ => false,
             };
-            // Any other protocol may be the marker of an agent, which made the object and goes by
-            // it.
             let ownership = policy.proof.policy;
-            let may_adopt = |protocols: Protocols| protocols.contains(foreign.protocol());
-            let anothers = !may_adopt(Protocols::UNMARKED) && !may_adopt(ownership.adopt_protocols);
             // Where no protocol tells its maker, what it has beyond the declaration would count as
             // ours, and go.
             let is_unstored = ownership.unstored.contains(T::KIND);
             let tells_maker = !is_unstored && foreign.protocol() != ownership.marker;
-            let is_told = tells_maker || is_as_declared;
-            let may_be_ours = !is_unmarked && !anothers && is_told;
-            if !foreign.is_kernels_own(ownership.unstored) && may_be_ours {
+            if ownership.may_adopt(foreign.protocol())
+                && !is_unmarked
+                && (tells_maker || is_as_declared)
+                && !foreign.is_kernels_own(ownership.unstored)
+            {
                 self.adopted.push(foreign);
             }
         }
@@ -451,6 +441,11 @@ fn keeps_our_mark(former: &Object, taken: &Object) -> bool {
     }
 }
 
+/// Returns true if another writer's object does for a desired one, which may leave things open.
+fn is_served<T: ObjectKind>(wanted: Canonical<&T>, other: Canonical<&T>) -> bool {
+    wanted.with_open_of(other).get().agrees(other)
+}
+
 /// Returns what is desired of an observed object that another writer made: as declared, or with
 /// what is left open as in `made`, whichever takes less to get.
 fn nearest<'a, T: ObjectKind>(
@@ -477,6 +472,8 @@ struct ConflictPolicy<'a> {
     compact: &'a Routes<Dev>,
     /// See [`Observed::advertised`].
     advertised: &'a BTreeSet<RouteKey>,
+    /// See [`Observed::complete`].
+    complete: Kinds,
     proof: Proof<'a>,
     down: &'a DownDevices<'a>,
     device_check: &'a DeviceCheck<'a>,
@@ -522,17 +519,16 @@ impl<'a> ConflictPolicy<'a> {
     }
 }
 
-/// How the planner treats a kind: as any other, unless it says otherwise.
+/// How the planner treats a kind that is managed: as any other, unless it says otherwise.
 trait Find: UsablePart {
     /// Finds what there is to do.
     fn find(
         found: &mut Findings,
-        desired: Option<Canonical<&[Self]>>,
+        desired: Canonical<&[Self]>,
         observed: Canonical<&[Self]>,
-        is_complete: &dyn Fn(Kind) -> bool,
         policy: ConflictPolicy<'_>,
     ) -> Result<(), DesiredError> {
-        found.compare(desired, observed, is_complete, policy)
+        found.compare(desired, observed, policy)
     }
 }
 
@@ -543,31 +539,12 @@ impl Find for Nexthop {}
 impl Find for Route {
     fn find(
         found: &mut Findings,
-        desired: Option<Canonical<&[Route]>>,
+        _: Canonical<&[Route]>,
         observed: Canonical<&[Route]>,
-        is_complete: &dyn Fn(Kind) -> bool,
         policy: ConflictPolicy<'_>,
     ) -> Result<(), DesiredError> {
-        let _ = desired;
-        match policy.routes {
-            Some(listed) => listed.find(found, observed, is_complete, policy),
-            None => Ok(()),
-        }
+        policy.routes.map_or(Ok(()), |listed| listed.find(found, observed, policy))
     }
-}
-
-/// Returns observed routes with those of the compact form beside them.
-fn with_compact<'a>(
-    listed: Canonical<&'a [Route]>,
-    compact: impl Iterator<Item = Route>,
-    policy: ConflictPolicy<'_>,
-) -> Canonical<Cow<'a, [Route]>> {
-    let mut compact = compact.peekable();
-    if compact.peek().is_none() {
-        return listed.into();
-    }
-    let all = listed.iter().cloned().chain(compact).collect();
-    Canonical::list(Cow::Owned(all), &policy.desired.devices)
 }
 
 /// Desired routes that are resolved one by one.
@@ -586,9 +563,9 @@ impl ListedRoutes<'_> {
         self,
         found: &mut Findings,
         observed: Canonical<&[Route]>,
-        is_complete: &dyn Fn(Kind) -> bool,
         policy: ConflictPolicy<'_>,
     ) -> Result<(), DesiredError> {
+        let devices = &policy.desired.devices;
         let at_a_time = if observed.is_sorted_by(|a, b| a.key() <= b.key()) {
             ListedRoutes::AT_A_TIME
         } else {
@@ -598,19 +575,25 @@ impl ListedRoutes<'_> {
         let mut rest = observed;
         let mut compact = policy.compact.iter().peekable();
         loop {
-            let list = self.resolved.list_next(self.routes, &mut ids, at_a_time)?;
-            let list = Canonical::list(list.into(), &policy.desired.devices);
+            let wanted = self.resolved.list_next(self.routes, &mut ids, at_a_time)?;
+            let list = Canonical::list(wanted.into(), devices);
             let last = list.last().filter(|_| list.len() == at_a_time).map(Route::key);
             let part = match last {
                 Some(last) => rest.partition_point(|route| route.key() <= last),
                 None => rest.len(),
             };
-            let (now, later) = rest.split_at(part);
-            let compact_now = std::iter::from_fn(|| {
+            let (listed, later) = rest.split_at(part);
+            let mut compact_now = std::iter::from_fn(|| {
                 compact.next_if(|route| last.is_none_or(|last| route.key() <= last))
-            });
-            let now = with_compact(now, compact_now, policy);
-            found.compare(Some(list.get()), now.get(), is_complete, policy)?;
+            })
+            .peekable();
+            let present = if compact_now.peek().is_none() {
+                listed.into()
+            } else {
+                let all = listed.iter().cloned().chain(compact_now).collect();
+                Canonical::list(Cow::Owned(all), devices)
+            };
+            found.compare(list.get(), present.get(), policy)?;
             if last.is_none() {
                 return Ok(());
             }
@@ -631,8 +614,7 @@ pub(crate) fn find(
     owned: &Owned,
 ) -> Result<Findings, DesiredError> {
     let (desired, observed) = (canonical_desired.into_inner(), canonical_observed.into_inner());
-    let domain = &desired.policy.domain;
-    let domain = DomainDevices::of(domain, &observed.links, owned);
+    let domain = DomainDevices::of(&desired.policy.domain, &observed.links, owned);
     let proof = Proof {
         policy: &desired.policy,
         owned,
@@ -647,25 +629,21 @@ pub(crate) fn find(
         routes,
         compact: &observed.compact,
         advertised: &observed.advertised,
+        complete: observed.complete,
         proof,
         device_check,
     };
-    let is_complete = |kind| observed.complete.contains(kind);
     let mut found = Findings::default();
-    each_kind!(K => {
-        let wanted = canonical_desired.of_kind::<K>();
-        let present = canonical_observed.of_kind::<K>();
-        K::find(&mut found, wanted, present, &is_complete, policy)?;
+    each_kind!(K => if let Some(wanted) = canonical_desired.of_kind::<K>() {
+        K::find(&mut found, wanted, canonical_observed.of_kind::<K>(), policy)?;
     });
-    each_kind!(K => {
-        let wanted = OfKind::<K>::of_kind(desired).as_deref();
-        let present = OfKind::<K>::of_kind(observed);
-        if wanted.is_some() && is_complete(K::KIND) {
-            let listed = wanted.unwrap_or_default().iter().chain(present);
-            restore_missing(&mut found, listed, policy);
-        }
+    each_kind!(K => if let Some(wanted) = OfKind::<K>::of_kind(desired)
+        && observed.complete.contains(K::KIND)
+    {
+        let listed = wanted.iter().chain(OfKind::<K>::of_kind(observed));
+        restore_missing(&mut found, listed, policy);
     });
-    if is_complete(Kind::Rule) {
+    if observed.complete.contains(Kind::Rule) {
         rules::recreate_shadowing_rules(&mut found, observed, proof);
         rules::hold_ambiguous_deletes(&mut found, observed, proof);
     }

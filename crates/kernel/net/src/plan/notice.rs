@@ -159,7 +159,9 @@ fn of_links(desired: &Resolved, observed: &Observed, proof: Proof<'_>) -> Vec<No
 fn takes_packets(master: Dev, desired: &Resolved, observed: &Observed) -> bool {
     let name = desired.devices.name(master);
     let declared = desired.links.iter().flatten().find(|link| Some(&link.name) == name);
-    let there = || observed.links.iter().find(|link| master.as_index() == Some(link.index));
-    let kind = declared.and_then(|link| link.kind.as_ref()).or_else(|| there()?.kind.as_ref());
+    let kind = declared.and_then(|link| link.kind.as_ref()).or_else(|| {
+        let mut links = observed.links.iter();
+        links.find(|link| master.as_index() == Some(link.index))?.kind.as_ref()
+    });
     !matches!(kind, Some(LinkKind::Vrf { .. }) | None)
 }

@@ -1,12 +1,8 @@
 //! What a conflict is about: the fields that differ, and what to write.
 
-use std::fmt;
-
-use super::text::Spec;
 use crate::devices::Devices;
-use crate::kinds::{Difference, FOREVER, Kinds, Lifetimes, Object, Render as _};
+use crate::kinds::{Difference, FOREVER, Kinds, Lifetimes, Object};
 use crate::plan::Conflict;
-use crate::with_object;
 
 impl Conflict {
     /// Every respect in which the foreign object is not as declared. What the declaration leaves
@@ -25,7 +21,22 @@ impl Conflict {
 
     /// The same without the first word.
     pub fn foreign_text(&self, devices: &Devices) -> String {
-        Foreign(self, devices).to_string()
+        let (meant, foreign) = (self.meant(), &self.foreign);
+        let mut text = without_countdown(foreign).spec(devices);
+        if self.is_in_front {
+            text += "; in front of ours";
+        }
+        for Difference { field, .. } in self.differences() {
+            let [is, lasting] = [foreign, &foreign.lasting()].map(|it| it.field(field, devices));
+            text += &match is {
+                Some(value) if lasting.as_ref() == Some(&value) => format!("; {field}: is {value}"),
+                _ => format!("; {field}: is another"),
+            };
+            if let Some(declared) = meant.field(field, devices) {
+                text += &format!(", declared {declared}");
+            }
+        }
+        text + "; " + self.remedy()
     }
 
     fn meant(&self) -> Object {
@@ -46,34 +57,6 @@ impl Conflict {
         } else {
             "declare what is there, or have the other writer remove it: the kernel cannot change it"
         }
-    }
-}
-
-struct Foreign<'a>(&'a Conflict, &'a Devices);
-
-impl fmt::Display for Foreign<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Foreign(conflict, devices) = *self;
-        let (meant, foreign) = (conflict.meant(), &conflict.foreign);
-        let steady = without_countdown(foreign);
-        Spec(&steady, devices).fmt(f)?;
-        if conflict.is_in_front {
-            f.write_str("; in front of ours")?;
-        }
-        let value = |object: &Object, field| with_object!(object, it => it.field(field, devices));
-        for Difference { field, .. } in conflict.differences() {
-            let is = value(foreign, field)
-                .filter(|is| value(&foreign.lasting(), field).as_ref() == Some(is));
-            write!(f, "; {field}: ")?;
-            match is {
-                Some(is) => write!(f, "is {is}")?,
-                None => f.write_str("is another")?,
-            }
-            if let Some(declared) = value(&meant, field) {
-                write!(f, ", declared {declared}")?;
-            }
-        }
-        write!(f, "; {}", conflict.remedy())
     }
 }
 

@@ -80,53 +80,34 @@ pub(super) struct PlanRecord<'a> {
 
 impl Serialize for PlanRecord<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Plan { ops, conflicts, adopted, notices, devices, .. } = self.plan;
         let mut record = serializer.serialize_struct("Plan", 5)?;
-        record.serialize_field("ops", &Ops(self.plan))?;
-        record.serialize_field("conflicts", &Conflicts(self.plan))?;
-        record.serialize_field("adopted", &Adopted(self.plan))?;
-        record.serialize_field("notices", &Notices(self.plan))?;
+        record.serialize_field("ops", &Each(|| ops.iter().map(|op| OpRecord::new(op, devices))))?;
+        record.serialize_field(
+            "conflicts",
+            &Each(|| conflicts.iter().map(|it| ConflictRecord::new(it, devices))),
+        )?;
+        record.serialize_field(
+            "adopted",
+            &Each(|| {
+                adopted.iter().map(|it| AdoptedRecord { kind: it.kind(), object: it.spec(devices) })
+            }),
+        )?;
+        record.serialize_field("notices", &Each(|| notices.iter().map(|it| it.text(devices))))?;
         record.serialize_field("snapshot", &self.snapshot)?;
         record.end()
     }
 }
 
-struct Adopted<'a>(&'a Plan);
+/// A list that is made while it is written.
+struct Each<F>(F);
 
-impl Serialize for Adopted<'_> {
+impl<I, F> Serialize for Each<F>
+where
+    I: IntoIterator<Item: Serialize>,
+    F: Fn() -> I,
+{
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Plan { adopted, devices, .. } = self.0;
-        serializer.collect_seq(
-            adopted
-                .iter()
-                .map(|object| AdoptedRecord { kind: object.kind(), object: object.spec(devices) }),
-        )
-    }
-}
-
-struct Notices<'a>(&'a Plan);
-
-impl Serialize for Notices<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let devices = &self.0.devices;
-        serializer.collect_seq(self.0.notices.iter().map(|notice| notice.text(devices)))
-    }
-}
-
-struct Ops<'a>(&'a Plan);
-
-impl Serialize for Ops<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let devices = &self.0.devices;
-        serializer.collect_seq(self.0.ops.iter().map(|op| OpRecord::new(op, devices)))
-    }
-}
-
-struct Conflicts<'a>(&'a Plan);
-
-impl Serialize for Conflicts<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let devices = &self.0.devices;
-        let conflicts = self.0.conflicts.iter();
-        serializer.collect_seq(conflicts.map(|conflict| ConflictRecord::new(conflict, devices)))
+        serializer.collect_seq((self.0)())
     }
 }

@@ -2,10 +2,9 @@
 
 use std::fmt;
 
-use super::ReasonText;
 use crate::devices::Devices;
 use crate::kinds::{Action, Link, Object, Render, Words};
-use crate::op::{Op, Reason};
+use crate::op::Op;
 use crate::plan::Plan;
 use crate::with_object;
 use crate::words::{Word, is_sayable};
@@ -17,24 +16,11 @@ impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, op) in self.0.ops.iter().enumerate() {
             let held = if self.0.hold(at).is_some() { "! " } else { "" };
-            writeln!(f, "{held}{}", OpText(op, &self.0.devices))?;
+            writeln!(f, "{held}{}", op.text(&self.0.devices))?;
         }
         adopted(f, self.0, '*')?;
         conflicts(f, self.0, '!')?;
         notices(f, self.0, '*')
-    }
-}
-
-/// One op for people; see [`Op::text`].
-pub(super) struct OpText<'a>(pub(super) &'a Op, pub(super) &'a Devices);
-
-impl fmt::Display for OpText<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let OpText(op, devices) = *self;
-        let (kind, words) = (ip_object(&op.object), OpWords(op, devices));
-        let reason = ReasonText(op, devices);
-        let family = with_object!(&op.object, object => object.family_word());
-        write!(f, "{} {kind} {family}{words}   ({reason})", mark(op))
     }
 }
 
@@ -63,24 +49,17 @@ fn adopted(f: &mut fmt::Formatter<'_>, plan: &Plan, mark: char) -> fmt::Result {
     Ok(())
 }
 
-fn mark(op: &Op) -> char {
-    match op.action {
-        Action::Create => '+',
-        Action::Update => '~',
-        Action::Delete => '-',
-    }
-}
-
 /// Lines for `ip -batch -`; see [`Plan::batch`].
 pub(super) struct BatchLines<'a>(pub(super) &'a Plan);
 
 impl fmt::Display for BatchLines<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Plan { ops, devices, .. } = self.0;
-        // Why an op that needs one of them waits.
+        // Why an op waits, and why another that needs it does.
+        let mut waits: Vec<Option<&str>> = Vec::with_capacity(ops.len());
         let mut blocked: Vec<Option<&str>> = Vec::with_capacity(ops.len());
-        let waits = |at, blocked: &[Option<_>]| self.0.needs(at).find_map(|need| blocked[need]);
         for (at, op) in ops.iter().enumerate() {
+            waits.push(self.0.needs(at).find_map(|need| blocked[need]));
             let own = if self.0.hold(at).is_some() {
                 Some("waits for what is held")
             } else if matches!(Said::of(op, devices), Said::Not(_)) {
@@ -88,7 +67,7 @@ impl fmt::Display for BatchLines<'_> {
             } else {
                 None
             };
-            blocked.push(own.or_else(|| waits(at, &blocked)));
+            blocked.push(own.or(waits[at]));
         }
         // What `ip -batch` has no word for stops it, so that comes last.
         for last in [false, true] {
@@ -96,10 +75,10 @@ impl fmt::Display for BatchLines<'_> {
                 |op: &Op| with_object!(&op.object, object => object.ip_option()).is_empty() != last;
             for (at, op) in ops.iter().enumerate().filter(|(_, op)| is_of_part(op)) {
                 if self.0.hold(at).is_some() {
-                    let command = Command(op, devices);
-                    writeln!(f, "# {command}   ({})", ReasonText(op, devices))?;
-                } else if let Some(why) = waits(at, &blocked) {
-                    writeln!(f, "# {}   ({why})", Command(op, devices))?;
+                    let (command, reason) = (op.command(devices), op.reason_text(devices));
+                    writeln!(f, "# {command}   ({reason})")?;
+                } else if let Some(why) = waits[at] {
+                    writeln!(f, "# {}   ({why})", op.command(devices))?;
                 } else {
                     Said::of(op, devices).fmt(f)?;
                 }
@@ -121,7 +100,7 @@ pub(super) enum Said {
 
 impl Said {
     pub(super) fn of(op: &Op, devices: &Devices) -> Said {
-        let command = Command(op, devices).to_string();
+        let command = op.command(devices);
         if is_sayable(&command) {
             return Said::Whole(command);
         }
@@ -129,13 +108,10 @@ impl Said {
             return Said::Not(command);
         };
         // Nothing rests on an alias.
-        let mut link = Link::clone(link);
-        link.alias = None;
         let nothing = format!("link set dev {}", Word(link.name.as_bytes()));
-        let object = link.into();
-        let mut rest = op.clone();
-        rest.object = object;
-        let rest = Command(&rest, devices).to_string();
+        let mut unnamed = op.clone();
+        unnamed.object = Link { alias: None, ..Link::clone(link) }.into();
+        let rest = unnamed.command(devices);
         if is_sayable(&rest) {
             Said::ButTheAlias(command, (rest != nothing).then_some(rest))
         } else {
@@ -155,26 +131,6 @@ impl fmt::Display for Said {
             writeln!(f, "# {comment}   (`ip -batch` cannot be given $'...')")?;
         }
         command.map_or(Ok(()), |command| writeln!(f, "{command}"))
-    }
-}
-
-/// The command, without the leading `ip`.
-pub(super) struct Command<'a>(pub(super) &'a Op, pub(super) &'a Devices);
-
-impl fmt::Display for Command<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Command(op, devices) = *self;
-        with_object!(&op.object, object => match object.own_command(op.action) {
-            Some(command) => f.write_str(&command),
-            None => {
-                let option = object.ip_option();
-                let verb = match op.reason {
-                    Reason::Beside => format!("{} append", ip_object(&op.object)),
-                    _ => object.verb(op.action),
-                };
-                write!(f, "{option}{verb} {}", OpWords(op, devices))
-            }
-        })
     }
 }
 

@@ -295,10 +295,9 @@ impl<D: Clone + Eq + Hash> Routes<D> {
 
     /// Marks the routes as they are marked among others.
     fn mark_as(&mut self, others: &Routes<D>) {
-        let of_these = |marked: &BTreeSet<RouteKey>| {
+        [self.adopt, self.offered] = [&others.adopt, &others.offered].map(|marked| {
             marked.iter().copied().filter(|key| self.id(Packed::of(key)).is_some()).collect()
-        };
-        (self.adopt, self.offered) = (of_these(&others.adopt), of_these(&others.offered));
+        });
     }
 }
 

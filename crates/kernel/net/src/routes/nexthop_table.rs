@@ -58,65 +58,37 @@ impl NexthopTable {
             observed,
             used: observed.iter().map(|nexthop| nexthop.id).collect(),
             marker,
-            first_keys: &first_keys,
+            first_keys,
             found: OnceCell::new(),
         };
-        let [four, six] = singles;
-        let is_of = |target: &NexthopTarget, family| match target {
-            NexthopTarget::One(of, _) => *of == family,
-            _ => false,
-        };
-        let mut ids = allocator.assign(four, |target| is_of(target, Family::Inet));
-        ids.extend(allocator.assign(six, |target| is_of(target, Family::Inet6)));
-
-        let id_of = |hop: &NextHop| ids.get(&target_of(hop)).copied();
-        let group_of = |set: &NexthopSet| {
-            let mut members: Vec<(u32, u16)> = set
-                .iter()
-                .map(|(hop, weight)| Some((id_of(hop)?, *weight)))
-                .collect::<Option<_>>()?;
-            members.sort_unstable();
-            Some(NexthopTarget::Group(members))
-        };
-        // The kernel lets no route of IPv6 lead to IPv4, and so none of their groups become such.
-        let leads_to_four = |target: &NexthopTarget| {
-            let of_four = |id: u32| {
-                let known = observed.iter().find(|nexthop| nexthop.id == id);
-                known.is_none_or(|nexthop| {
-                    matches!(nexthop.target, NexthopTarget::One(Family::Inet, _))
-                })
-            };
-            let NexthopTarget::Group(members) = target else {
-                return false;
-            };
-            members.iter().any(|(id, _)| of_four(*id))
-        };
+        let mut ids = BTreeMap::new();
+        for (wanted, family) in singles.into_iter().zip([Family::Inet, Family::Inet6]) {
+            ids.extend(allocator.assign(
+                wanted,
+                |target| matches!(target, NexthopTarget::One(of, _) if *of == family),
+            ));
+        }
         let mut groups: [Wanted; 2] = Default::default();
         for (set, values) in sets.iter().filter(|(set, _)| set.len() > 1) {
             let four = set.iter().any(|(hop, _)| family_of(hop) == Family::Inet);
-            if let Some(target) = group_of(set) {
+            if let Some(target) = target_of_set(set, &ids) {
                 let uses = values.iter().map(|value| Use { value: *value, position: 0 });
                 groups[usize::from(!four)].insert(target, uses.collect());
             }
         }
-        let [four, six] = groups;
-        let is_group = |target: &NexthopTarget| matches!(target, NexthopTarget::Group(_));
-        let mut all_ids =
-            allocator.assign(four, |target| is_group(target) && leads_to_four(target));
-        all_ids.extend(allocator.assign(six, |target| is_group(target) && !leads_to_four(target)));
-
+        for (wanted, is_four) in groups.into_iter().zip([true, false]) {
+            ids.extend(allocator.assign(wanted, |target| {
+                target.is_group() && leads_to_four(target, observed) == is_four
+            }));
+        }
         let of_sets = sets
             .into_keys()
             .filter_map(|set| {
-                let id = match set.as_slice() {
-                    [(hop, _)] => id_of(hop),
-                    _ => group_of(&set).and_then(|target| all_ids.get(&target).copied()),
-                };
-                id.map(|id| (set, id))
+                let id = *ids.get(&target_of_set(&set, &ids)?)?;
+                Some((set, id))
             })
             .collect();
-        all_ids.extend(ids);
-        let mut all: Vec<Nexthop> = all_ids
+        let mut all: Vec<Nexthop> = ids
             .into_iter()
             .map(|(target, id)| Nexthop { id, target, protocol: marker, unmodelled: false })
             .collect();
@@ -146,9 +118,33 @@ impl NexthopTable {
             .iter()
             .map(|(set, id)| (set.clone(), *id))
             .partition(|(_, id)| among.contains(id));
-        let table = |of_sets| NexthopTable { of_sets, all: Vec::new() };
-        (table(others), table(of_ids))
+        let [others, of_ids] =
+            [others, of_ids].map(|of_sets| NexthopTable { of_sets, all: Vec::new() });
+        (others, of_ids)
     }
+}
+
+/// Returns where an object for a set leads, given the ids of the objects for single next hops.
+fn target_of_set(set: &NexthopSet, ids: &BTreeMap<NexthopTarget, u32>) -> Option<NexthopTarget> {
+    if let [(hop, _)] = set.as_slice() {
+        return Some(target_of(hop));
+    }
+    let members = set.iter().map(|(hop, weight)| Some((*ids.get(&target_of(hop))?, *weight)));
+    let mut members: Vec<(u32, u16)> = members.collect::<Option<_>>()?;
+    members.sort_unstable();
+    Some(NexthopTarget::Group(members))
+}
+
+/// Returns true if a group leads to IPv4, or may. The kernel lets no route of IPv6 lead there, and
+/// so none of their groups become such.
+fn leads_to_four(target: &NexthopTarget, observed: &[Nexthop]) -> bool {
+    let NexthopTarget::Group(members) = target else {
+        return false;
+    };
+    members.iter().any(|(id, _)| {
+        let known = observed.iter().find(|nexthop| nexthop.id == *id);
+        known.is_none_or(|nexthop| matches!(nexthop.target, NexthopTarget::One(Family::Inet, _)))
+    })
 }
 
 /// Returns true if an object can stand for a route's next hops.

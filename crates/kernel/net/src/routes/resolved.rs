@@ -85,8 +85,7 @@ impl ResolvedRoutes {
     #[must_use]
     pub(crate) fn with_gateways(mut self, gateways: &Gateways) -> ResolvedRoutes {
         for route in self.values.iter_mut().flatten().flatten() {
-            let nexthops = std::mem::take(&mut route.nexthops);
-            route.nexthops = gateways.complete(route.table, nexthops);
+            gateways.complete(route.table, &mut route.nexthops);
         }
         self.gateways = gateways.clone();
         self
@@ -185,9 +184,9 @@ impl ResolvedRoutes {
         let domain = DomainDevices::of(&policy.domain, links, owned).with_new(&self.devices);
         let mut places: Vec<Option<Place>> =
             self.values().map(|value| Some(value?.place())).collect();
-        for (key, id) in routes.ids() {
+        for (packed, id) in routes.ids() {
             if let Some(Some(place)) = places.get_mut(id as usize) {
-                let key = key.unpack();
+                let key = packed.unpack();
                 (place.table, place.prefix) = (Some(key.table), Some(key.dst));
                 if !domain.has_place::<Route>(place) {
                     outside.insert(key);
@@ -241,13 +240,14 @@ impl ResolvedRoutes {
         while list.len() < most
             && let Some((index, (key, id))) = ids.next()
         {
-            let wrong = |problem| DesiredError::new(Kind::Route, index, problem);
-            check_key(routes, key).map_err(|what| wrong(Problem::Invalid(what)))?;
             let at = id as usize;
-            let Some(Some(value)) = self.values.get(at) else {
-                continue;
+            let resolved = match (check_key(routes, key), self.values.get(at)) {
+                (Err(what), _) => Err(Problem::Invalid(what)),
+                (Ok(()), Some(Some(value))) => value.as_ref().map_err(Problem::clone),
+                (Ok(()), _) => continue,
             };
-            let value = value.as_ref().map_err(|problem| wrong(problem.clone()))?;
+            let value =
+                resolved.map_err(|problem| DesiredError::new(Kind::Route, index, problem))?;
             let nexthops = match self.objects.get(at) {
                 Some(Some(object)) => pointing_at(*object),
                 _ => value.nexthops.clone(),

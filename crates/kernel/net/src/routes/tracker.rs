@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use trueup_diff::Revision;
 
-use super::index::{Change, Id, Packed, Routes, Value};
+use super::index::{Change, Id, Packed, Routes};
 use super::nexthop_table::{NexthopTable, can_point};
 use super::resolved::{DeviceName, ResolvedRoutes, pointing_at};
 use crate::devices::Devices;
@@ -49,7 +49,7 @@ pub struct Tracker {
     /// What it holds on parked keys.
     parked: BTreeMap<RouteKey, Vec<Route>>,
     /// The nexthop objects that the routes point at, if they are to point at some.
-    assignment: Option<NexthopAssignment>,
+    pub(crate) assignment: Option<NexthopAssignment>,
 }
 
 impl Tracker {
@@ -69,7 +69,13 @@ impl Tracker {
     /// Returns `None` if no routes were resolved.
     #[must_use]
     pub fn with_objects(self, resolved: &Resolution, undone: BTreeSet<u32>) -> Option<Tracker> {
-        let assignment = NexthopAssignment::in_sync(resolved.routes.as_ref()?, undone);
+        let (table, undone_sets) = resolved.routes.as_ref()?.nexthop_table().split(&undone);
+        let assignment = NexthopAssignment {
+            table: Arc::new(table),
+            undone_sets: Arc::new(undone_sets),
+            undone,
+            replaced: BTreeMap::new(),
+        };
         Some(Tracker { assignment: Some(assignment), ..self })
     }
 
@@ -86,15 +92,10 @@ impl Tracker {
         })
     }
 
-    pub(crate) fn assignment(&self) -> Option<&NexthopAssignment> {
-        self.assignment.as_ref()
-    }
-
     /// Returns true if [`follow`](Tracker::follow) has found that all routes with some next hops
     /// got other ones. Then no key is dirty: the objects are what is to be planned for.
     pub fn has_replaced_nexthops(&self) -> bool {
-        let assignment = self.assignment.as_ref();
-        assignment.is_some_and(NexthopAssignment::has_replaced)
+        self.assignment.as_ref().is_some_and(|known| !known.replaced.is_empty())
     }
 
     /// Follows the changes of the desired routes since the last time. The kernel is known to hold
@@ -113,69 +114,61 @@ impl Tracker {
         let Some(changes) = routes.log.since(self.at) else {
             return false;
         };
-        let resolve = |route: Route<D>| {
-            let indexed = route.try_map_dev(|name| name.find(devices)).ok()?;
-            Some(Route { protocol: marker, ..indexed.canonical() })
-        };
-        for change in changes {
-            let followed = match change {
-                Change::Route(key, old) => self.follow_route(*key, old.as_deref(), routes, resolve),
-                Change::Nexthops(id, old) => {
-                    let route = resolve(old.at_some_key());
-                    route.is_some_and(|route| self.follow_nexthops(*id, &route, routes))
-                }
-            };
-            if !followed {
-                return false;
+        let followed = changes.into_iter().try_for_each(|change| match change {
+            Change::Route(key, old) => {
+                let was = old.as_ref().map(|old| indexed(old.at(*key), devices, marker));
+                // With the last route of an object the object goes.
+                let is_last = self.assignment.is_some()
+                    && old.as_ref().is_some_and(|old| !routes.values.contains(old));
+                self.follow_route(*key, was, is_last)
             }
-        }
+            Change::Nexthops(id, old) => {
+                self.follow_nexthops(*id, &indexed(old.at_some_key(), devices, marker)?, routes)
+            }
+        });
         self.at = routes.revision();
-        true
+        followed.is_some()
     }
 
-    /// Follows the change of a route that had the value `old`.
-    fn follow_route<D: DeviceName>(
+    /// Follows the change of a route, which is `was` if there was one, and that is known. `is_last`:
+    /// no other route has its value. Returns `None` if it cannot.
+    fn follow_route(
         &mut self,
         key: RouteKey,
-        old: Option<&Value<D>>,
-        routes: &Routes<D>,
-        resolve: impl Fn(Route<D>) -> Option<Route>,
-    ) -> bool {
-        if self.has_replaced_nexthops() {
-            return false;
-        }
-        // With the last route of an object the object goes.
-        let frees_object = |old: &Value<D>| {
-            !routes.values.contains(old)
-                && resolve(old.at(key)).is_none_or(|route| can_point(&route))
-        };
-        if self.assignment.is_some() && old.is_some_and(frees_object) {
-            return false;
+        was: Option<Option<Route>>,
+        is_last: bool,
+    ) -> Option<()> {
+        let frees_object =
+            is_last && was.as_ref().is_some_and(|was| was.as_ref().is_none_or(can_point));
+        if self.has_replaced_nexthops() || frees_object {
+            return None;
         }
         if self.dirty.contains_key(&key) || self.wake(&key) {
-            return true;
+            return Some(());
         }
-        let stored = |route: Route| match &self.assignment {
-            Some(assignment) => assignment.stored(route),
-            None => Some(route),
-        };
-        let there = match old.map(|old| resolve(old.at(key)).and_then(stored)) {
-            None => Vec::new(),
-            Some(Some(route)) => vec![route],
-            Some(None) => return false,
+        let there = match (was, &self.assignment) {
+            (None, _) => Vec::new(),
+            (Some(was), None) => vec![was?],
+            (Some(was), Some(assignment)) => vec![assignment.stored(was?)?],
         };
         self.dirty.insert(key, there);
-        true
+        Some(())
     }
 
     /// Follows a change of the next hops of all routes of a value, each like `old`.
-    fn follow_nexthops<D: DeviceName>(&mut self, id: Id, old: &Route, routes: &Routes<D>) -> bool {
+    fn follow_nexthops<D: DeviceName>(
+        &mut self,
+        id: Id,
+        old: &Route,
+        routes: &Routes<D>,
+    ) -> Option<()> {
         let is_alone = self.dirty.is_empty()
             && self.parked.keys().all(|key| routes.id(Packed::of(key)) != Some(id));
-        match &mut self.assignment {
-            Some(assignment) if is_alone => assignment.replace(id, old),
-            _ => false,
+        let assignment = self.assignment.as_mut().filter(|_| is_alone)?;
+        if !assignment.replaced.contains_key(&id) {
+            assignment.replaced.insert(id, assignment.table.object_of(old)?);
         }
+        Some(())
     }
 
     /// Records that the kernel holds nothing on a key.
@@ -230,8 +223,7 @@ impl Tracker {
     /// Returns what the kernel holds on a key that is dirty or parked. On any other it holds what
     /// is desired.
     pub fn there(&self, key: &RouteKey) -> Option<&[Route]> {
-        let there = self.dirty.get(key).or_else(|| self.parked.get(key));
-        there.map(Vec::as_slice)
+        self.dirty.get(key).or_else(|| self.parked.get(key)).map(Vec::as_slice)
     }
 
     /// Returns the keys on which the kernel holds something else than desired, or did when the last
@@ -272,26 +264,9 @@ pub(crate) struct NexthopAssignment {
 }
 
 impl NexthopAssignment {
-    /// Records that a pass has found the objects of routes in the kernel, but for those with the
-    /// ids `undone`.
-    pub(super) fn in_sync(resolved: &ResolvedRoutes, undone: BTreeSet<u32>) -> NexthopAssignment {
-        let (done_sets, undone_sets) = resolved.nexthop_table().split(&undone);
-        NexthopAssignment {
-            table: Arc::new(done_sets),
-            undone_sets: Arc::new(undone_sets),
-            undone,
-            replaced: BTreeMap::new(),
-        }
-    }
-
-    /// Returns true if routes have got other next hops, all of a value at once.
-    pub(super) fn has_replaced(&self) -> bool {
-        !self.replaced.is_empty()
-    }
-
     /// Returns true if each route stays on its object, given the objects that all are to point at
     /// now.
-    pub(super) fn is_current(&self, resolved: &ResolvedRoutes) -> bool {
+    fn is_current(&self, resolved: &ResolvedRoutes) -> bool {
         resolved.assigned().all(|(id, route, object)| {
             let before = self.replaced.get(&id).copied().or_else(|| self.table.object_of(route));
             object == before.or_else(|| self.undone_sets.object_of(route))
@@ -300,7 +275,7 @@ impl NexthopAssignment {
 
     /// Returns true if an object that was there is gone, and its routes with it, or if one that was
     /// not as desired is so by now: routes may have waited for it.
-    pub(super) fn is_outdated(&self, resolved: &ResolvedRoutes, observed: &[Nexthop]) -> bool {
+    fn is_outdated(&self, resolved: &ResolvedRoutes, observed: &[Nexthop]) -> bool {
         resolved.nexthop_table().all().iter().any(|nexthop| {
             let there = observed.iter().find(|it| it.id == nexthop.id);
             if self.undone.contains(&nexthop.id) { there == Some(nexthop) } else { there.is_none() }
@@ -309,21 +284,16 @@ impl NexthopAssignment {
 
     /// Returns a route as it is in the kernel, where it has the next hops of this one; `None` if
     /// the object that it points at is not known.
-    pub(super) fn stored(&self, mut route: Route) -> Option<Route> {
+    fn stored(&self, mut route: Route) -> Option<Route> {
         if can_point(&route) {
             route.nexthops = pointing_at(self.table.object_of(&route)?);
         }
         Some(route)
     }
+}
 
-    /// Notes that all routes of a value, each like this one, get other next hops. Returns false if
-    /// the object that they point at in the kernel is not known, or if they point at none.
-    pub(super) fn replace(&mut self, id: Id, route: &Route) -> bool {
-        if self.replaced.contains_key(&id) {
-            return true;
-        }
-        let object = self.table.object_of(route);
-        self.replaced.extend(object.map(|object| (id, object)));
-        object.is_some()
-    }
+/// Returns a desired route with its devices found, as it is once it is in the kernel.
+fn indexed<D: DeviceName>(route: Route<D>, devices: &Devices, marker: u8) -> Option<Route> {
+    let found = route.try_map_dev(|name| name.find(devices)).ok()?;
+    Some(Route { protocol: marker, ..found.canonical() })
 }

@@ -150,7 +150,6 @@ impl FromStr for LinkAddr {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<LinkAddr, ParseError> {
-        let wrong = || ParseError::LinkAddr(text.to_owned());
         let bytes: Option<Vec<u8>> = text
             .split(':')
             .map(|part| {
@@ -159,7 +158,9 @@ impl FromStr for LinkAddr {
                 digits.then(|| u8::from_str_radix(part, 16).ok()).flatten()
             })
             .collect();
-        LinkAddr::from_bytes(&bytes.ok_or_else(wrong)?).map_err(|_| wrong())
+        bytes
+            .and_then(|bytes| LinkAddr::from_bytes(&bytes).ok())
+            .ok_or_else(|| ParseError::LinkAddr(text.to_owned()))
     }
 }
 

@@ -2,7 +2,9 @@ use super::*;
 
 #[test]
 fn a_word_is_one_word_to_ip_batch_and_never_another() {
-    let word = |bytes: &[u8]| Word(bytes).to_string();
+    fn word(bytes: &[u8]) -> String {
+        Word(bytes).to_string()
+    }
     assert_eq!(word(b"br0"), "br0");
     assert_eq!(word(b""), "\"\"");
     assert_eq!(word(b"two words"), "\"two words\"");

@@ -7,10 +7,14 @@ use proptest::prelude::*;
 use trueup_net::internal::{Resolution, Tracker, plan_with};
 use trueup_net::{
     Desired, Dev, Devices, IfName, Kinds, Link, NextHop, NextHops, Nexthop, NexthopMode, Object,
-    Observed, Owned, Plan, Route, Routes, plan,
+    Observed, Owned, Plan, Policy, Route, Routes, plan,
 };
 
 const MARKER: u8 = 116;
+
+fn policy() -> Policy {
+    MARKER.into()
+}
 
 fn name() -> IfName {
     "eth0".parse().unwrap()
@@ -67,8 +71,8 @@ fn planned(desired: &Desired, observed: &Observed) -> Plan {
 
 /// The desired routes, resolved, given the nexthop objects that are there.
 fn resolved(desired: &Desired, there: &Observed) -> Resolution {
-    let names = Resolution::of(desired, there, &Owned::default(), MARKER).unwrap();
-    names.with_routes(desired, there, MARKER)
+    let names = Resolution::of(desired, there, &Owned::default(), &policy()).unwrap();
+    names.with_routes(desired, there, &policy())
 }
 
 /// The plan for the objects alone, or for single routes, if one of these will do.
@@ -80,7 +84,7 @@ fn of_part(tracker: &Tracker, desired: &Desired, there: &Observed) -> Option<Pla
         return None;
     }
     let plan = |routes: &Routes, names: &Resolution, there: &Observed| {
-        Some(plan_with(desired, Some(routes), names, there, &Owned::default(), MARKER).unwrap())
+        Some(plan_with(desired, Some(routes), names, there, &Owned::default(), &policy()).unwrap())
     };
     if tracker.has_replaced_nexthops() {
         let alone = observed(Vec::new(), there.nexthops.clone());
@@ -90,8 +94,8 @@ fn of_part(tracker: &Tracker, desired: &Desired, there: &Observed) -> Option<Pla
     }
     let (routes, rows) = tracker.partial_input(all);
     let alone = observed(rows, Vec::new());
-    let names = Resolution::of(desired, &alone, &Owned::default(), MARKER).unwrap();
-    let names = names.with_routes_on(&tracker, &routes, MARKER);
+    let names = Resolution::of(desired, &alone, &Owned::default(), &policy()).unwrap();
+    let names = names.with_routes_on(&tracker, &routes, &policy());
     names.has_routes().then(|| plan(&routes, &names, &alone))?
 }
 
@@ -101,7 +105,7 @@ fn settled(desired: &Desired, before: &Observed) -> (Observed, Tracker) {
     let tracker = Tracker::in_sync(desired.routes.as_ref().unwrap());
     let tracker = tracker.with_objects(&names, BTreeSet::new()).unwrap();
     let mut after = observed(Vec::new(), Vec::new());
-    for object in names.objects(desired, MARKER).unwrap() {
+    for object in names.objects(desired, &policy()).unwrap() {
         match object {
             Object::Route(route) => after.routes.push(route),
             Object::Nexthop(nexthop) => after.nexthops.push(nexthop),

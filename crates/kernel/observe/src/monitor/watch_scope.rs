@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use trueup_net::{Gateway, Kind, Kinds, Route, RouteKey};
+use trueup_net::{Kind, Kinds, Route, RouteKey};
 
 /// The objects whose changes a monitor reports. A monitor reports at least these, and may report
 /// more: a narrower scope only saves work.
@@ -76,13 +76,9 @@ impl WatchScope {
 
     /// Returns whether a route may lead to a gateway whose device the kernel finds.
     pub(crate) fn leads_to_gateway(&self, route: &Route) -> bool {
-        let is_direct = |via: &IpAddr| {
-            let gateway = Gateway::new(route.table, *via);
-            gateway.direct_device(route).is_some()
-        };
         match &self.gateways {
-            Some(gateways) => gateways.iter().any(is_direct),
-            None => is_direct(&route.dst.address()),
+            Some(gateways) => gateways.iter().any(|via| route.direct_device(*via).is_some()),
+            None => route.direct_device(route.dst.address()).is_some(),
         }
     }
 

@@ -332,7 +332,7 @@ impl Baseline {
         scope.route_devices = Some(self.dependencies.devices.clone());
         scope.route_sources = Some(self.dependencies.sources.clone());
         let gateways = pass.desired.routes.iter().flat_map(Routes::open_gateways);
-        scope.gateways = Some(gateways.map(|gateway| gateway.via).collect());
+        scope.gateways = Some(gateways.map(|(_, via)| via).collect());
         scope.nexthops = Some(self.dependencies.nexthops.clone());
         scope
     }

@@ -1,6 +1,5 @@
 //! The kinds of links and the attributes of each.
 
-use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use super::{
@@ -171,14 +170,13 @@ pub(super) fn compare_kind(
         }
         (LinkKind::Vxlan(d), LinkKind::Vxlan(o)) => {
             // `vxlan_nl2conf` refuses another identifier, port or address family.
-            let family = |address: Option<IpAddr>| address.map(|a| a.is_ipv6());
-            let moves = |d: Option<IpAddr>, o| {
-                if family(d) == family(o) { in_place } else { recreate }
-            };
             recreate(d.id == o.id, "id", differ);
             recreate(open_or(&d.port, &o.port), "port", differ);
-            moves(d.local, o.local)(open_or(&d.local, &o.local), "local", differ);
-            moves(d.remote, o.remote)(open_or(&d.remote, &o.remote), "remote", differ);
+            for (field, d, o) in [("local", d.local, o.local), ("remote", d.remote, o.remote)] {
+                let stays = d.map(|ip| ip.is_ipv6()) == o.map(|ip| ip.is_ipv6());
+                let moves = if stays { in_place } else { recreate };
+                moves(open_or(&d, &o), field, differ);
+            }
             in_place(open_or(&d.link, &o.link), "link", differ);
             in_place(open_or(&d.learning, &o.learning), "learning", differ);
             in_place(open_or(&d.ttl, &o.ttl), "ttl", differ);
@@ -190,9 +188,8 @@ pub(super) fn compare_kind(
         }
         (LinkKind::Macvlan(d), LinkKind::Macvlan(o)) => {
             // `macvlan_changelink` refuses to enter or leave passthru.
-            let passthru = |mode: Option<MacvlanMode>| mode == Some(MacvlanMode::Passthru);
-            let kept = passthru(d.mode) == passthru(o.mode);
-            let mode_differs = if kept { in_place } else { recreate };
+            let [was, is] = [o, d].map(|attrs| attrs.mode == Some(MacvlanMode::Passthru));
+            let mode_differs = if was == is { in_place } else { recreate };
             recreate(d.link == o.link, "link", differ);
             mode_differs(open_or(&d.mode, &o.mode), "mode", differ);
         }

@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Display as _};
 
-use super::{BondAttrs, Link, LinkKind, MacvlanAttrs, VethAttrs, VlanAttrs};
+use super::{BondAttrs, BondMode, Link, LinkKind, MacvlanAttrs, MacvlanMode, VethAttrs, VlanAttrs};
 use crate::devices::Devices;
 use crate::kinds::{Action, ObjectKind as _, Render, Words, or_none, words_or_none};
-use crate::values::Dev;
 use crate::words::{Name, Word};
 
 impl Render for Link {
@@ -42,7 +41,7 @@ impl Render for Link {
             Words::All => Which::All,
             Words::Key => Which::Key,
             Words::Create => Which::New,
-            Words::Update(Some(was)) => Which::ChangedFrom(was),
+            Words::Update(Some(was)) => Which::These(self.written(was)),
             Words::Update(None) => Which::Setup,
         };
         self.words(which, devices).fmt(f)
@@ -75,15 +74,15 @@ impl Link {
     /// The fields in which another link differs, of this one and of that.
     pub(crate) fn differing_words(&self, other: &Link, devices: &Devices) -> (String, String) {
         let differing = self.differences(other).into_iter();
-        let fields = differing.map(|difference| difference.field).collect();
-        let words = |link: &Link| link.words(Which::These(&fields), devices).to_string();
-        (words(self), words(other))
+        let fields: BTreeSet<_> = differing.map(|difference| difference.field).collect();
+        let [own, others] =
+            [self, other].map(|link| link.words(Which::These(fields.clone()), devices).to_string());
+        (own, others)
     }
 }
 
 /// Which of a link's words are said.
-#[derive(Clone, Copy)]
-pub(crate) enum Which<'a> {
+enum Which<'a> {
     /// Every one that is stated.
     All,
     /// The name.
@@ -94,39 +93,37 @@ pub(crate) enum Which<'a> {
     Setup,
     /// Some fields, as stated, by the words that
     /// [`ObjectKind::compare`](crate::ObjectKind::compare) has for them.
-    These(&'a BTreeSet<&'static str>),
-    /// What is written over what it was.
-    ChangedFrom(&'a Link),
-    /// One field, by the word that [`ObjectKind::compare`](crate::ObjectKind::compare) has for it.
+    These(BTreeSet<&'static str>),
+    /// One of them.
     Only(&'a str),
 }
 
-/// A link, from its name on.
-pub(crate) struct LinkWords<'a> {
-    pub(crate) link: &'a Link,
-    pub(crate) which: Which<'a>,
-    pub(crate) devices: &'a Devices,
-}
-
-impl fmt::Display for LinkWords<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LinkWords { link, which, devices } = *self;
-        write!(f, "{}", Word(link.name.as_bytes()))?;
-        let changed = match which {
-            Which::ChangedFrom(was) => link.written(was),
-            _ => BTreeSet::new(),
-        };
-        let says = |field: &str| match which {
+impl Which<'_> {
+    fn says(&self, field: &str) -> bool {
+        match self {
             Which::All => true,
             Which::Key => false,
             Which::New => !matches!(field, "master" | "alias" | "up"),
             Which::Setup => {
                 matches!(field, "address" | "mtu" | "group" | "master" | "alias" | "up")
             }
-            Which::ChangedFrom(_) => changed.contains(field),
             Which::These(fields) => fields.contains(field),
-            Which::Only(one) => field == one,
-        };
+            Which::Only(one) => field == *one,
+        }
+    }
+}
+
+/// A link, from its name on.
+struct LinkWords<'a> {
+    link: &'a Link,
+    which: Which<'a>,
+    devices: &'a Devices,
+}
+
+impl fmt::Display for LinkWords<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LinkWords { link, which, devices } = self;
+        write!(f, "{}", Word(link.name.as_bytes()))?;
         let whole = matches!(which, Which::All | Which::New);
         let below = match &link.kind {
             Some(
@@ -138,94 +135,91 @@ impl fmt::Display for LinkWords<'_> {
         if let Some(below) = below.filter(|_| whole) {
             write!(f, " link {}", Name(below, devices))?;
         }
-        if let Some(address) = link.address.filter(|_| says("address")) {
+        if let Some(address) = link.address.filter(|_| which.says("address")) {
             write!(f, " address {address}")?;
         }
-        if let Some(mtu) = link.mtu.filter(|_| says("mtu")) {
+        if let Some(mtu) = link.mtu.filter(|_| which.says("mtu")) {
             write!(f, " mtu {mtu}")?;
         }
-        if let Some(group) = link.group.filter(|_| says("group")) {
+        if let Some(group) = link.group.filter(|_| which.says("group")) {
             write!(f, " group {group}")?;
         }
-        match link.master.filter(|_| says("master")) {
+        match link.master.filter(|_| which.says("master")) {
             Some(Some(master)) => write!(f, " master {}", Name(master, devices))?,
             Some(None) => f.write_str(" nomaster")?,
             None => {}
         }
-        if let Some(alias) = link.alias.as_deref().filter(|_| says("alias")) {
+        if let Some(alias) = link.alias.as_deref().filter(|_| which.says("alias")) {
             write!(f, " alias {}", Word(alias))?;
         }
-        if let Some(up) = link.up.filter(|_| says("up")) {
+        if let Some(up) = link.up.filter(|_| which.says("up")) {
             f.write_str(if up { " up" } else { " down" })?;
         }
-        match &link.kind {
-            Some(kind) => kind_words(f, kind, whole, &says, devices),
-            None => Ok(()),
+        let Some(kind) = &link.kind else { return Ok(()) };
+        let mut attributes = Attributes { which, words: String::new() };
+        attributes.say_all(kind, devices);
+        // Only where an attribute is said, unless the whole link is.
+        if whole || !attributes.words.is_empty() {
+            write!(f, " type {}", Word(kind.name().as_bytes()))?;
         }
+        f.write_str(&attributes.words)
     }
 }
 
-/// ` type KIND` and its attributes; only where an attribute is said, unless the whole link is.
-fn kind_words(
-    f: &mut fmt::Formatter<'_>,
-    kind: &LinkKind,
-    whole: bool,
-    says: &dyn Fn(&str) -> bool,
-    devices: &Devices,
-) -> fmt::Result {
-    let mut words = Vec::new();
-    let mut say = |field: &str, word: &str, value: Option<String>| {
-        if let Some(value) = value.filter(|_| says(field)) {
-            words.push(format!(" {word} {value}"));
+/// The attributes of a kind, each after a space.
+struct Attributes<'a> {
+    which: &'a Which<'a>,
+    words: String,
+}
+
+impl Attributes<'_> {
+    fn say(&mut self, field: &str, word: &str, value: Option<impl fmt::Display>) {
+        if let Some(value) = value.filter(|_| self.which.says(field)) {
+            self.words.push_str(&format!(" {word} {value}"));
         }
-    };
-    let number = |value: Option<u32>| value.map(|value| value.to_string());
-    let switch = |value: Option<bool>| value.map(|on| u8::from(on).to_string());
-    let name = |dev: Option<Dev>| dev.map(|dev| Name(dev, devices).to_string());
-    match kind {
-        LinkKind::Bridge(bridge) => {
-            say("stp", "stp_state", switch(bridge.stp));
-            say("vlan_filtering", "vlan_filtering", switch(bridge.vlan_filtering));
-            say("forward_delay", "forward_delay", number(bridge.forward_delay));
-            say("ageing_time", "ageing_time", number(bridge.ageing_time));
-        }
-        LinkKind::Veth(VethAttrs { peer }) => {
-            let named = peer.as_ref().map(|peer| Word(peer.as_bytes()).to_string());
-            say("peer", "peer name", named);
-        }
-        LinkKind::Vxlan(vxlan) => {
-            say("id", "id", Some(vxlan.id.to_string()));
-            say("local", "local", vxlan.local.map(|ip| ip.to_string()));
-            let word = match vxlan.remote {
-                Some(remote) if remote.is_multicast() => "group",
-                _ => "remote",
-            };
-            say("remote", word, vxlan.remote.map(|ip| ip.to_string()));
-            // Not `link`, which `ip` drops for this kind without a word.
-            say("link", "dev", name(vxlan.link));
-            say("port", "dstport", vxlan.port.map(|port| port.to_string()));
-            say("ttl", "ttl", vxlan.ttl.map(|ttl| ttl.to_string()));
-            if let Some(learning) = vxlan.learning.filter(|_| says("learning")) {
-                let word = if learning { " learning" } else { " nolearning" };
-                words.push(word.to_owned());
+    }
+
+    fn say_all(&mut self, kind: &LinkKind, devices: &Devices) {
+        match kind {
+            LinkKind::Bridge(bridge) => {
+                self.say("stp", "stp_state", bridge.stp.map(u8::from));
+                self.say("vlan_filtering", "vlan_filtering", bridge.vlan_filtering.map(u8::from));
+                self.say("forward_delay", "forward_delay", bridge.forward_delay);
+                self.say("ageing_time", "ageing_time", bridge.ageing_time);
             }
+            LinkKind::Veth(VethAttrs { peer }) => {
+                self.say("peer", "peer name", peer.as_ref().map(|peer| Word(peer.as_bytes())));
+            }
+            LinkKind::Vxlan(vxlan) => {
+                self.say("id", "id", Some(vxlan.id));
+                self.say("local", "local", vxlan.local);
+                let is_group = vxlan.remote.is_some_and(|remote| remote.is_multicast());
+                self.say("remote", if is_group { "group" } else { "remote" }, vxlan.remote);
+                // Not `link`, which `ip` drops for this kind without a word.
+                self.say("link", "dev", vxlan.link.map(|dev| Name(dev, devices)));
+                self.say("port", "dstport", vxlan.port);
+                self.say("ttl", "ttl", vxlan.ttl);
+                if let Some(learning) = vxlan.learning.filter(|_| self.which.says("learning")) {
+                    self.words.push_str(if learning { " learning" } else { " nolearning" });
+                }
+            }
+            LinkKind::Vlan(VlanAttrs { id, protocol, .. }) => {
+                self.say("protocol", "protocol", Some(protocol.name()));
+                self.say("id", "id", Some(id));
+            }
+            LinkKind::Macvlan(MacvlanAttrs { mode, .. }) => {
+                self.say("mode", "mode", mode.map(MacvlanMode::name));
+            }
+            LinkKind::Bond(BondAttrs { mode, miimon }) => {
+                self.say("mode", "mode", mode.map(BondMode::name));
+                self.say("miimon", "miimon", *miimon);
+            }
+            LinkKind::Vrf { table } => self.say("table", "table", Some(table)),
+            LinkKind::Ifb
+            | LinkKind::Dummy
+            | LinkKind::Tun
+            | LinkKind::Tap
+            | LinkKind::Other(_) => {}
         }
-        LinkKind::Vlan(VlanAttrs { id, protocol, .. }) => {
-            say("protocol", "protocol", Some(protocol.name().to_owned()));
-            say("id", "id", Some(id.to_string()));
-        }
-        LinkKind::Macvlan(MacvlanAttrs { mode, .. }) => {
-            say("mode", "mode", mode.map(|mode| mode.name().to_owned()));
-        }
-        LinkKind::Bond(BondAttrs { mode, miimon }) => {
-            say("mode", "mode", mode.map(|mode| mode.name().to_owned()));
-            say("miimon", "miimon", number(*miimon));
-        }
-        LinkKind::Vrf { table } => say("table", "table", Some(table.to_string())),
-        LinkKind::Ifb | LinkKind::Dummy | LinkKind::Tun | LinkKind::Tap | LinkKind::Other(_) => {}
     }
-    if whole || !words.is_empty() {
-        write!(f, " type {}", Word(kind.name().as_bytes()))?;
-    }
-    words.iter().try_for_each(|word| f.write_str(word))
 }

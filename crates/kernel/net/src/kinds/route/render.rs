@@ -139,10 +139,9 @@ pub(crate) struct MetricWords<'a>(pub(crate) &'a Metrics);
 
 impl fmt::Display for MetricWords<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let locked = |number: u32| self.0.lock() & 1 << number != 0;
         for (metric, value) in self.0.iter() {
             write!(f, " {}", metric.name())?;
-            if locked(metric as u32) && takes_lock(metric) {
+            if self.0.lock() & 1 << metric as u32 != 0 && takes_lock(metric) {
                 f.write_str(" lock")?;
             }
             match (metric, value) {
@@ -152,7 +151,7 @@ impl fmt::Display for MetricWords<'_> {
             }
         }
         if let Some(name) = self.0.congctl() {
-            let lock = if locked(RTAX_CC_ALGO) { "lock " } else { "" };
+            let lock = if self.0.lock() & 1 << RTAX_CC_ALGO != 0 { "lock " } else { "" };
             write!(f, " congctl {lock}{}", Word(name.as_bytes()))?;
         }
         Ok(())

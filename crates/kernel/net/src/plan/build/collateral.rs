@@ -17,22 +17,21 @@ use crate::values::Family;
 /// A link is never recreated where that would cost another writer something: resolving sees to
 /// that.
 pub(super) fn hold(found: &mut Findings, observed: &Observed, devices: &Devices, proof: Proof<'_>) {
-    let takes_along = |op: &Op| match op.object.kind() {
-        Kind::Link => op.action != Action::Create,
-        Kind::Address => op.action != Action::Create,
+    let takes_along = found.ops.iter().any(|op| match op.object.kind() {
+        Kind::Link | Kind::Address => op.action != Action::Create,
         Kind::Nexthop => op.action == Action::Delete,
         _ => false,
-    };
-    if !found.ops.iter().any(takes_along) {
+    });
+    if !takes_along {
         return;
     }
     // What is restored belongs to another writer again before anything is taken down.
     let restored = found.ops.iter().filter(|op| op.reason == Reason::Restored).map(|op| &op.object);
     let effects = Effects::new(observed).with_new_links(&found.ops, devices);
     let mut collateral = CollateralIndex::new(observed, effects, restored, proof);
-    let may_go = |protocol| proof.policy.domain.may_go_along.contains(&protocol);
-    let left = on_nexthops(observed, &found.ops, |protocol| !may_go(protocol));
-    let left_along = on_nexthops(observed, &found.ops, may_go);
+    let may_go_along = &proof.policy.domain.may_go_along;
+    let left = on_nexthops(observed, &found.ops, |protocol| !may_go_along.contains(&protocol));
+    let left_along = on_nexthops(observed, &found.ops, |protocol| may_go_along.contains(&protocol));
     let mut deleted = Vec::new();
     let mut places = Vec::new();
     let mut holds = Vec::new();

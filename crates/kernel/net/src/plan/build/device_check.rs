@@ -7,7 +7,7 @@ use super::Findings;
 use crate::devices::Devices;
 use crate::kinds::{Action, AddressKey, NeighbourKey, Object, ObjectKey};
 use crate::observed::Observed;
-use crate::op::{Hold, Op, Reason};
+use crate::op::{Hold, Reason};
 use crate::values::{Dev, LinkAddr};
 
 /// Tells whether objects can be on the devices that they name.
@@ -74,12 +74,11 @@ impl<'a> DeviceCheck<'a> {
         if waiting.is_empty() {
             return;
         }
-        let makes_room = |op: &&mut Op| {
+        for op in &mut found.ops {
             let is_replaced = matches!(op.reason, Reason::Undesired | Reason::Recreated);
-            op.action == Action::Delete && is_replaced && op.hold.is_none()
-        };
-        for op in found.ops.iter_mut().filter(makes_room) {
-            op.hold = waiting.get(&on_any_device(op.object.key())).cloned();
+            if op.action == Action::Delete && is_replaced && op.hold.is_none() {
+                op.hold = waiting.get(&on_any_device(op.object.key())).cloned();
+            }
         }
     }
 }

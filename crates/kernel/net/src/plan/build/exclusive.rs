@@ -6,7 +6,7 @@ use super::{ConflictPolicy, Findings};
 use crate::kinds::{Action, Address, Kind, ObjectKey, ObjectKind as _};
 use crate::observed::Observed;
 use crate::op::{Hold, Reason};
-use crate::values::{Dev, IfName, Protocols};
+use crate::values::{Dev, IfName};
 
 /// Finds other writers' addresses on such links. They are deleted if the link is adopted, and else
 /// held.
@@ -19,8 +19,8 @@ pub(super) fn find(found: &mut Findings, observed: &Observed, policy: ConflictPo
         .filter(|link| link.only_addresses)
         .filter_map(|link| Some((desired.devices.dev(&link.name)?, link.name)))
         .collect();
-    let is_complete = |kind| observed.complete.contains(kind);
-    if links.is_empty() || !is_complete(Kind::Address) || !is_complete(Kind::Link) {
+    let is_complete = [Kind::Address, Kind::Link].iter().all(|it| policy.complete.contains(*it));
+    if links.is_empty() || !is_complete {
         return;
     }
     let declared: BTreeSet<_> = desired.addresses.iter().flatten().map(Address::key).collect();
@@ -34,12 +34,10 @@ pub(super) fn find(found: &mut Findings, observed: &Observed, policy: ConflictPo
     others.sort_by_key(|(address, _)| address.key());
     for (address, link) in others {
         let adopts = proof.policy.adopt || desired.adopt.contains(&ObjectKey::Link(*link));
-        let may_adopt = |protocols: Protocols| protocols.contains(address.protocol);
-        let may = may_adopt(Protocols::UNMARKED) || may_adopt(proof.policy.adopt_protocols);
         let op = found.op(Action::Delete, address.clone().into(), Reason::Excluded);
         if !proof.domain.contains(address) {
             op.hold = Some(Hold::OutsideDomain);
-        } else if !adopts || !may {
+        } else if !adopts || !proof.policy.may_adopt(address.protocol) {
             op.hold = Some(Hold::Foreign);
         }
     }

@@ -16,83 +16,62 @@ use crate::values::IfName;
 impl Find for Link {
     fn find(
         found: &mut Findings,
-        wanted: Option<Canonical<&[Link]>>,
+        wanted: Canonical<&[Link]>,
         observed: Canonical<&[Link]>,
-        is_complete: &dyn Fn(Kind) -> bool,
         policy: ConflictPolicy<'_>,
     ) -> Result<(), DesiredError> {
-        let Some(wanted) = wanted else {
-            return Ok(());
-        };
-        let undesired = if is_complete(Kind::Link) {
+        let undesired = if policy.complete.contains(Kind::Link) {
             undesired(&wanted, &observed, policy.proof)
         } else {
             BTreeSet::new()
         };
-        find(found, wanted, observed, &undesired, policy)
+        let recreated = &policy.desired.recreated;
+        let present: BTreeMap<IfName, &Link> =
+            observed.iter().map(|link| (link.name, link)).collect();
+        let mut makers = makers(&wanted);
+        // An end that is there already makes no other.
+        makers.retain(|_, maker| {
+            present.get(maker).is_none_or(|link| recreated.contains(&link.index))
+        });
+        walk(wanted, observed, |wanted, links| {
+            let (gone, there) = match links.items().next() {
+                Some(link) if recreated.contains(&link.index) => (Some(link), None),
+                link => (None, link),
+            };
+            if let Some(gone) = gone {
+                let other = gone.peer().filter(|peer| *peer < gone.name);
+                let first = other.and_then(|peer| present.get(&peer));
+                if !first.is_some_and(|link| recreated.contains(&link.index)) {
+                    found.op(Action::Delete, Link::clone(&gone).into(), Reason::Recreated);
+                }
+            }
+            match (wanted, there) {
+                (Some(wanted), Some(there)) => existing(found, wanted, there, policy),
+                (Some(wanted), None) => {
+                    let end = wanted.peer().and_then(|peer| present.get(&peer)).filter(|end| {
+                        !recreated.contains(&end.index) && !undesired.contains(&end.index)
+                    });
+                    missing(found, &wanted, makers.contains_key(&wanted.name), || {
+                        let hold = policy.device_check.hold(&Link::clone(&wanted).into());
+                        hold.or(end.map(|end| Hold::NameTaken(end.name)))
+                    });
+                }
+                (None, Some(there)) if policy.proof.may_change(&there) => {
+                    found.restore(&*there, policy);
+                }
+                (None, _) => {}
+            }
+        })
+        .map_err(|duplicate| DesiredError::duplicate(Kind::Link, duplicate))?;
+        for link in present.values().filter(|link| undesired.contains(&link.index)) {
+            // Either end of a pair takes the other along: the first by name stands for both.
+            let other = link.peer().and_then(|name| present.get(&name));
+            if !other.is_some_and(|o| o.name < link.name && undesired.contains(&o.index)) {
+                found.op(Action::Delete, (*link).clone().into(), Reason::Undesired);
+            }
+        }
+        Ok(())
     }
-}
-
-fn find(
-    found: &mut Findings,
-    wanted: Canonical<&[Link]>,
-    observed: Canonical<&[Link]>,
-    undesired: &BTreeSet<u32>,
-    policy: ConflictPolicy<'_>,
-) -> Result<(), DesiredError> {
-    let desired = policy.desired;
-    let present: BTreeMap<IfName, &Link> = observed.iter().map(|link| (link.name, link)).collect();
-    // An end that is there already makes no other.
-    let created = |name: &IfName| {
-        let there = present.get(name);
-        there.is_none_or(|link| desired.recreated.contains(&link.index))
-    };
-    let mut makers = makers(&wanted);
-    makers.retain(|_, maker| created(maker));
-    walk(wanted, observed, |wanted, links| {
-        let there = links.items().next();
-        let gone = there.filter(|link| desired.recreated.contains(&link.index));
-        let there = there.filter(|_| gone.is_none());
-        if let Some(gone) = gone {
-            let first_of_pair = gone.peer().is_none_or(|peer| {
-                peer > gone.name
-                    || !present
-                        .get(&peer)
-                        .is_some_and(|link| desired.recreated.contains(&link.index))
-            });
-            if first_of_pair {
-                found.op(Action::Delete, Link::clone(&gone).into(), Reason::Recreated);
-            }
-        }
-        match (wanted, there) {
-            (Some(wanted), Some(there)) => existing(found, wanted, there, policy),
-            (Some(wanted), None) => {
-                let end = wanted.peer().and_then(|peer| present.get(&peer));
-                let taken = end
-                    .filter(|end| {
-                        !desired.recreated.contains(&end.index) && !undesired.contains(&end.index)
-                    })
-                    .map(|end| end.name)
-                    .map(Hold::NameTaken);
-                missing(found, &wanted, makers.contains_key(&wanted.name), || {
-                    policy.device_check.hold(&Link::clone(&wanted).into()).or(taken)
-                });
-            }
-            (None, Some(there)) if policy.proof.may_change(&there) => {
-                found.restore(&*there, policy);
-            }
-            (None, _) => {}
-        }
-    })
-    .map_err(|duplicate| DesiredError::duplicate(Kind::Link, duplicate))?;
-    for link in present.values().filter(|link| undesired.contains(&link.index)) {
-        // Either end of a pair takes the other along: the first by name stands for both.
-        let other = link.peer().and_then(|name| present.get(&name));
-        if !other.is_some_and(|o| o.name < link.name && undesired.contains(&o.index)) {
-            found.op(Action::Delete, (*link).clone().into(), Reason::Undesired);
-        }
-    }
-    Ok(())
 }
 
 /// The links that come into being with the other end of their pair, and that other end: of two

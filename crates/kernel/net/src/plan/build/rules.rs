@@ -10,7 +10,7 @@ use trueup_diff::{Found, Verdict, decide};
 use super::{ConflictPolicy, Find, Findings};
 use crate::error::DesiredError;
 use crate::kinds::Action;
-use crate::kinds::{Canonical, Kind, Object, ObjectKind, Rule, Selectors};
+use crate::kinds::{Canonical, Object, ObjectKind, Rule, Selectors};
 use crate::observed::Observed;
 use crate::op::Reason;
 use crate::ownership::Proof;
@@ -18,19 +18,14 @@ use crate::ownership::Proof;
 impl Find for Rule {
     fn find(
         found: &mut Findings,
-        desired: Option<Canonical<&[Rule]>>,
+        desired: Canonical<&[Rule]>,
         observed: Canonical<&[Rule]>,
-        is_complete: &dyn Fn(Kind) -> bool,
         policy: ConflictPolicy<'_>,
     ) -> Result<(), DesiredError> {
-        let Some(desired) = desired else {
-            return Ok(());
-        };
         let devices = &policy.desired.devices;
-        let (desired, observed) = without_satisfied(found, desired, observed.into_inner(), policy);
-        let desired = Canonical::list(desired.into(), devices);
-        let observed = Canonical::list(observed, devices);
-        found.compare(Some(desired.get()), observed.get(), is_complete, policy)
+        let (wanted, rest) = without_satisfied(found, desired, observed.into_inner(), policy);
+        let wanted = Canonical::list(Cow::Owned(wanted), devices);
+        found.compare(wanted.get(), Canonical::list(rest, devices).get(), policy)
     }
 }
 
@@ -43,14 +38,13 @@ fn without_satisfied<'a>(
     policy: ConflictPolicy<'_>,
 ) -> (Vec<Rule>, Cow<'a, [Rule]>) {
     let proof = policy.proof;
-    let bearing = |rule: &Rule, protocol| Rule { protocol, ..rule.clone() };
     let ours = observed.iter().filter(|rule| proof.is_ours(*rule));
     let own_keys = LazyCell::new(|| ours.map(ObjectKind::key).collect::<HashSet<Rule>>());
     // Of equal ones that which is ours already serves, else that of the lowest protocol.
     let mut others: HashMap<Rule, (bool, u8)> = HashMap::new();
     for rule in observed.iter().filter(|rule| !proof.bears_marker::<Rule>(rule.protocol)) {
         let rank = (!proof.is_ours(rule), rule.protocol);
-        let best = others.entry(bearing(rule, 0)).or_insert(rank);
+        let best = others.entry(rule.clone().bearing(0)).or_insert(rank);
         *best = rank.min(*best);
     }
     if others.is_empty() {
@@ -59,13 +53,15 @@ fn without_satisfied<'a>(
     let mut rest = Vec::new();
     let mut serving: HashSet<Rule> = HashSet::new();
     for rule in desired.objects() {
-        let equal = others.get(&bearing(&rule, 0)).filter(|_| !own_keys.contains(&rule.key()));
-        let found = |is_foreign| match equal {
-            Some((of_other, _)) if *of_other == is_foreign => Found::AsDesired,
-            _ => Found::Nothing,
+        let unmarked = Rule::clone(&rule).bearing(0);
+        let equal = others.get(&unmarked).filter(|_| !own_keys.contains(&rule.key()));
+        let (ours, foreign) = match equal {
+            Some((true, _)) => (Found::Nothing, Found::AsDesired),
+            Some((false, _)) => (Found::AsDesired, Found::Nothing),
+            None => (Found::Nothing, Found::Nothing),
         };
-        let serving_one = equal.map(|(_, protocol)| bearing(&rule, *protocol));
-        match (decide(true, found(false), found(true)), serving_one) {
+        let serving_one = equal.map(|(_, protocol)| unmarked.bearing(*protocol));
+        match (decide(true, ours, foreign), serving_one) {
             (Verdict::Satisfied, Some(other)) => {
                 let other = Canonical::of(&other, &policy.desired.devices);
                 found_ops.adopt(rule, other.get(), policy);
@@ -104,14 +100,13 @@ pub(super) fn recreate_shadowing_rules(
         return;
     }
     let touched: HashSet<Rule> = of_rules.map(|(_, rule)| rule.key()).collect();
-    let in_the_way = |rule: &&Rule| {
-        proof.is_ours(*rule)
-            && !touched.contains(&rule.key())
+    for rule in observed.rules.iter().filter(|rule| proof.is_ours(*rule)) {
+        if !touched.contains(&rule.key())
             && searches.iter().any(|(by, rules)| rules.contains(&rule.searched_by(*by)))
-    };
-    for rule in observed.rules.iter().filter(in_the_way) {
-        found.op(Action::Delete, rule.clone().into(), Reason::Recreated);
-        found.op(Action::Create, rule.clone().into(), Reason::Recreated);
+        {
+            found.op(Action::Delete, rule.clone().into(), Reason::Recreated);
+            found.op(Action::Create, rule.clone().into(), Reason::Recreated);
+        }
     }
 }
 
@@ -119,9 +114,9 @@ pub(super) fn recreate_shadowing_rules(
 /// kernel deletes the first rule that has all the selectors of the request, whatever more it has
 /// (`rule_find`).
 pub(super) fn hold_ambiguous_deletes(found: &mut Findings, observed: &Observed, proof: Proof<'_>) {
-    let foreign = || observed.rules.iter().filter(|rule| !proof.is_ours(*rule));
+    let foreign: Vec<&Rule> = observed.rules.iter().filter(|rule| !proof.is_ours(*rule)).collect();
     // Most deletes share a priority with no other writer's rule, and every search looks at it.
-    let priorities: BTreeSet<u32> = foreign().map(|rule| rule.priority).collect();
+    let priorities: BTreeSet<u32> = foreign.iter().map(|rule| rule.priority).collect();
     let mut found_by: BTreeMap<Selectors, HashMap<Rule, &Rule>> = BTreeMap::new();
     let mut held: HashMap<Rule, Object> = HashMap::new();
     for op in &found.ops {
@@ -134,10 +129,10 @@ pub(super) fn hold_ambiguous_deletes(found: &mut Findings, observed: &Observed, 
         let by = rule.selectors();
         let others = found_by.entry(by).or_insert_with(|| {
             let mut found: HashMap<Rule, &Rule> = HashMap::new();
-            for rule in foreign() {
+            for rule in &foreign {
                 // Of several the least is named, in whatever order they were read.
                 let least = found.entry(rule.searched_by(by)).or_insert(rule);
-                *least = rule.min(*least);
+                *least = rule.min(least);
             }
             found
         });

@@ -50,28 +50,20 @@ pub(super) fn add(found: &mut Findings, desired: &Resolved, observed: &Observed)
 /// Returns a link that is down, for one that is up and becomes a port of a master that takes none
 /// such. It comes up again with the update, also if the master refuses it.
 fn set_down(link: &mut Link, was: &Link, desired: &Resolved, observed: &Observed) -> Option<Link> {
-    let refuses = |master: Dev| match master.as_index() {
-        Some(index) => {
-            let mut links = observed.links.iter();
-            refuses_up(links.find(|link| link.index == index)?.kind.as_ref()?)
-        }
-        None => {
-            let name = desired.devices.name(master)?;
-            let mut links = desired.links.iter().flatten();
-            refuses_up(links.find(|link| link.name == *name)?.kind.as_ref()?)
-        }
-    };
-    let joins = link.master.flatten().filter(|_| link.master != was.master);
+    let [refused_up, refuses_up] = [was, &*link].map(|link| {
+        let mut links = match link.master.flatten()?.as_index() {
+            Some(_) => observed.links.iter(),
+            None => desired.links.as_deref()?.iter(),
+        };
+        let name = desired.devices.name(link.master.flatten()?)?;
+        let kind = links.find(|link| link.name == *name)?.kind.as_ref()?;
+        matches!(kind.name(), "bond" | "team").then_some(())
+    });
     // A master that lets a port go sets it down.
-    let is_down = was.up != Some(true) || was.master.flatten().and_then(refuses).is_some();
-    joins.and_then(refuses).filter(|()| !is_down)?;
+    let is_down = was.up != Some(true) || refused_up.is_some();
+    refuses_up.filter(|()| !is_down && link.master != was.master)?;
     link.up = link.up.or(Some(true));
     Some(was.clone().with_up(false))
-}
-
-/// Returns something if a master of this kind takes no port that is up.
-fn refuses_up(kind: &LinkKind) -> Option<()> {
-    matches!(kind.name(), "bond" | "team").then_some(())
 }
 
 /// Returns a VXLAN without its remote address, for one whose lower device changes.

@@ -82,10 +82,9 @@ impl UsablePart for Route {
         let NextHops::Many(hops) = &self.nexthops else {
             return None;
         };
-        let is_down = |hop: &NextHop| hop.dev.filter(|dev| down.is_down(*dev));
-        let hold = down.hold(hops.iter().find_map(is_down)?)?;
-        let usable: Vec<NextHop> =
-            hops.iter().filter(|hop| is_down(hop).is_none()).cloned().collect();
+        let (usable, unusable): (Vec<NextHop>, Vec<_>) =
+            hops.iter().cloned().partition(|hop| !hop.dev.is_some_and(|dev| down.is_down(dev)));
+        let hold = down.hold(unusable.first()?.dev?)?;
         let part = Route { nexthops: NextHops::Many(usable).canonical(), ..self.clone() };
         (part.nexthops != NextHops::None).then_some((part, hold))
     }
@@ -96,12 +95,12 @@ impl UsablePart for Nexthop {
         let NexthopTarget::Group(members) = &self.target else {
             return None;
         };
-        let is_down = |(id, _): &(u32, u16)| down.of_unusable_object(*id);
-        let hold = down.hold(members.iter().find_map(is_down)?)?;
-        let usable: Vec<(u32, u16)> =
-            members.iter().filter(|member| is_down(member).is_none()).copied().collect();
-        let is_none = usable.is_empty();
-        let part = Nexthop { target: NexthopTarget::Group(usable), ..self.clone() };
-        (!is_none).then_some((part, hold))
+        let (usable, unusable): (Vec<(u32, u16)>, Vec<_>) =
+            members.iter().partition(|(id, _)| down.of_unusable_object(*id).is_none());
+        let hold = down.hold(down.of_unusable_object(unusable.first()?.0)?)?;
+        if usable.is_empty() {
+            return None;
+        }
+        Some((Nexthop { target: NexthopTarget::Group(usable), ..self.clone() }, hold))
     }
 }

@@ -75,13 +75,12 @@ fn taking_routes(ops: &[Op], observed: &Observed) -> TakingRoutes {
     if links.is_empty() && deleted.is_empty() {
         return TakingRoutes::default();
     }
-    let goes_with_link = |address: &Address| links.contains(&address.dev);
     let (going, staying): (Vec<&Address>, Vec<&Address>) = observed
         .addresses
         .iter()
-        .partition(|address| deleted.contains(&address.key()) || goes_with_link(address));
-    let built = || ops.iter().filter(|op| op.action != Action::Delete);
-    let built_addresses = built().filter_map(|op| <&Address>::try_from(&op.object).ok());
+        .partition(|address| deleted.contains(&address.key()) || links.contains(&address.dev));
+    let built = ops.iter().filter(|op| op.action != Action::Delete);
+    let built_addresses = built.clone().filter_map(|op| <&Address>::try_from(&op.object).ok());
     let after: Vec<&Address> = staying.into_iter().chain(built_addresses).collect();
 
     let local: BTreeSet<IpAddr> = after.iter().map(|address| address.address.ip()).collect();
@@ -89,7 +88,7 @@ fn taking_routes(ops: &[Op], observed: &Observed) -> TakingRoutes {
     let has_ipv4: BTreeSet<Dev> = ipv4.map(|address| address.dev).collect();
     let (mut sources, mut devices, mut gateways) =
         (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-    for op in built() {
+    for op in built {
         if let Object::Route(route) = &op.object {
             sources.extend(route.src.filter(|src| !local.contains(src)));
             for hop in route.nexthops.as_slice() {
@@ -101,23 +100,18 @@ fn taking_routes(ops: &[Op], observed: &Observed) -> TakingRoutes {
             }
         }
     }
-    let takes_routes = |address: &&Address| {
-        let is_ipv4 = address.family() == Family::Inet;
-        let is_last = is_ipv4 && !has_ipv4.contains(&address.dev);
-        let finds = || {
-            let mut on_link = address.on_link();
-            on_link.any(|prefix| gateways.iter().any(|gateway| prefix.contains(*gateway)))
-        };
-        sources.contains(&address.address.ip())
-            || is_last && devices.contains(&address.dev)
-            || (is_last || goes_with_link(address)) && finds()
-    };
     let mut taking = TakingRoutes::default();
-    for address in going.into_iter().filter(takes_routes) {
-        if deleted.contains(&address.key()) {
+    for address in going {
+        let is_last = address.family() == Family::Inet && !has_ipv4.contains(&address.dev);
+        let goes_with_link = links.contains(&address.dev);
+        let takes_routes = sources.contains(&address.address.ip())
+            || is_last && devices.contains(&address.dev)
+            || (is_last || goes_with_link)
+                && address.on_link().any(|prefix| gateways.iter().any(|it| prefix.contains(*it)));
+        if takes_routes && deleted.contains(&address.key()) {
             taking.addresses.insert(address.key());
         }
-        if goes_with_link(address) {
+        if takes_routes && goes_with_link {
             taking.links.insert(address.dev);
         }
     }

@@ -16,7 +16,7 @@ use crate::with_object;
 /// an address then.
 pub(super) fn are_free(ops: &[Op]) -> bool {
     let (mut makes, mut breaks) = (false, false);
-    let is_free = |op: &Op| match (&op.object, op.action) {
+    ops.iter().all(|op| match (&op.object, op.action) {
         (Object::Route(_), Action::Delete) => {
             breaks = true;
             !makes
@@ -27,8 +27,7 @@ pub(super) fn are_free(ops: &[Op]) -> bool {
             !breaks && hops.iter().all(|hop| hop.via.is_some())
         }
         (object, _) => with_object!(object, _it: K => K::IS_INDEPENDENT),
-    };
-    ops.iter().all(is_free)
+    })
 }
 
 /// Pairs of positions: the op at the first needs the op at the second, which comes before it.

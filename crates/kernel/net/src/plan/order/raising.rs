@@ -20,8 +20,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::kinds::Action;
-use crate::kinds::{Address, AddressFlags, Link, Object};
+use crate::kinds::{Action, Address, AddressFlags, Object};
 use crate::op::Op;
 use crate::resolve::Resolved;
 use crate::values::{Dev, Family};
@@ -71,22 +70,14 @@ fn raised(op: &Op, desired: &Resolved) -> Option<Dev> {
     if op.action != Action::Update || link.up != Some(true) {
         return None;
     }
-    let was = op.was();
-    let was = match was.as_deref() {
-        Some(Object::Link(was)) => Some(was),
-        _ => None,
+    let former = op.was();
+    let Some(Object::Link(was)) = former.as_deref() else {
+        let is_plain = link.mtu.is_none() && matches!(link.master, None | Some(None));
+        return desired.devices.dev(&link.name).filter(|_| is_plain);
     };
-    let is = |stays: fn(&Link, &Link) -> bool| was.is_some_and(|was| stays(link, was));
-    let was_up = is(|_, was| was.up == Some(true));
-    let same_mtu = link.mtu.is_none() || is(|link, was| link.mtu == was.mtu);
-    let same_master = link.master.is_none()
-        || is(|link, was| link.master == was.master)
-        || (was.is_none() && link.master == Some(None));
-    if was_up || !same_mtu || !same_master {
-        return None;
-    }
-    let known = was.map(|was| Dev::index(was.index));
-    known.or_else(|| desired.devices.dev(&link.name))
+    let same_mtu = link.mtu.is_none() || link.mtu == was.mtu;
+    let same_master = link.master.is_none() || link.master == was.master;
+    (was.up != Some(true) && same_mtu && same_master).then(|| Dev::index(was.index))
 }
 
 /// Returns true if the kernel makes of an address on a link that comes up what it makes of it on

@@ -97,12 +97,12 @@ impl Mismatches {
 impl<D: Clone + Eq + Hash> Routes<D> {
     /// Returns the routes that have mismatches, and those on whose keys a row was kept.
     pub(super) fn mismatched(&self, mismatches: &Mismatches, kept: &[Route]) -> Routes<D> {
-        let of_kept = || kept.iter().map(|route| Packed::of(&route.key()));
-        let v4 = of_kept().filter_map(|key| match key {
+        let of_kept = kept.iter().map(|route| Packed::of(&route.key()));
+        let v4 = of_kept.clone().filter_map(|key| match key {
             Packed::V4(key) => Some(key),
             _ => None,
         });
-        let v6 = of_kept().filter_map(|key| match key {
+        let v6 = of_kept.filter_map(|key| match key {
             Packed::V6(key) => Some(key),
             _ => None,
         });
@@ -123,13 +123,12 @@ fn among<K: Ord + Copy>(
 ) -> BTreeMap<K, Id> {
     // Many of many are found faster by a walk.
     let mut some: BTreeMap<K, Id> = if keys.len() > rows.len() / 16 {
-        let mut keys = keys.iter().peekable();
-        let mut wanted = |key: &K| {
-            while keys.next_if(|next| *next < key).is_some() {}
-            keys.next_if(|next| *next == key).is_some()
-        };
-        let rows = rows.iter().filter(|(key, _)| wanted(key));
-        rows.map(|(key, id)| (*key, *id)).collect()
+        let mut wanted = keys.iter().peekable();
+        let found = rows.iter().filter(|(key, _)| {
+            while wanted.next_if(|next| next < key).is_some() {}
+            wanted.next_if(|next| next == key).is_some()
+        });
+        found.map(|(key, id)| (*key, *id)).collect()
     } else {
         keys.iter().filter_map(|key| Some((*key, *rows.get(key)?))).collect()
     };

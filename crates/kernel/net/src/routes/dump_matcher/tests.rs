@@ -54,8 +54,8 @@ fn each_dump_has_the_dependencies_of_its_own_rows() {
     let src = Some([10, 0, 0, 9].into());
     let wanted: Routes = routes.iter().map(|route| route.with_src(src)).collect();
     for (row, index) in rows.iter_mut().zip([4, 5]) {
-        let on = |hop: NextHop| hop.with_dev(Dev::index(index));
-        row.nexthops = NextHops::One(on(NextHop::via([10, 0, 0, 1].into())));
+        let hop = NextHop::via([10, 0, 0, 1].into());
+        row.nexthops = NextHops::One(hop.with_dev(Dev::index(index)));
     }
     let mut of_plain = matcher(&routes);
     let plain = rows.clone();

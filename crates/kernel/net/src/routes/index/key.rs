@@ -55,15 +55,12 @@ pub(in crate::routes) fn key4(table: u32, dst: u32, len: u8, tos: u8, metric: u3
 }
 
 fn unpack4(key: Key4) -> RouteKey {
-    let byte = |at: u32| (key >> at) as u8;
+    let dst = IpAddr::V4(Ipv4Addr::from_bits((key >> 48) as u32));
     RouteKey {
         table: key.table(),
-        dst: Prefix::of_parts(
-            IpAddr::V4(Ipv4Addr::from_bits((key >> 48) as u32)),
-            32u8.wrapping_sub(byte(40)),
-        ),
+        dst: Prefix::of_parts(dst, 32u8.wrapping_sub((key >> 40) as u8)),
         metric: key as u32,
-        tos: 255 - byte(32),
+        tos: 255 - (key >> 32) as u8,
         from: None,
     }
 }
@@ -190,10 +187,10 @@ impl Packed {
             (Packed::V4(a), Packed::V4(b)) => a.cmp(b),
             (Packed::V6(a), Packed::V6(b)) => a.cmp(b),
             (Packed::Generic(a), Packed::Generic(b)) => {
-                let parts = |key: &RouteKey| {
+                let [a, b] = [a, b].map(|key| {
                     (key.dst.family(), key.table, key.dst, key.metric, key.tos, key.from)
-                };
-                parts(a).cmp(&parts(b))
+                });
+                a.cmp(&b)
             }
             (a, b) => a.rank().cmp(&b.rank()),
         }

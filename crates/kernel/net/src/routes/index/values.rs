@@ -174,12 +174,8 @@ impl<D: Eq + Hash> Values<D> {
         if let Some(ids) = &self.ids {
             return ids.get(value).copied();
         }
-        let mut known = (0..).zip(&self.slots);
-        let has_value = |slot: &Option<(Arc<Value<D>>, u32)>| {
-            let known = slot.as_ref();
-            known.is_some_and(|(known, _)| **known == *value)
-        };
-        Some(known.find(|(_, slot)| has_value(slot))?.0)
+        let known = (0..).zip(self.iter()).find(|(_, known)| *known == Some(value));
+        known.map(|(id, _)| id)
     }
 
     /// Adds a value to those that are found by their hashes, or begins with these where there are

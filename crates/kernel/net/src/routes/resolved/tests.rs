@@ -9,8 +9,7 @@ fn route(dst: &str, dev: Dev) -> Route {
 }
 
 fn listed(resolved: &ResolvedRoutes, routes: &Routes<Dev>) -> Vec<Route> {
-    let resolved = resolved.for_routes(routes, &Devices::default());
-    resolved.list(routes).unwrap()
+    resolved.for_routes(routes, &Devices::default()).list(routes).unwrap()
 }
 
 #[test]
