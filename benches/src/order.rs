@@ -449,12 +449,10 @@ fn own(count: usize) -> Work {
         let desired = Desired::default().with_routes(wanted);
         let observed = Observed::default().with_routes(there).with_complete(Kinds::ALL);
         let owned = Owned::default();
-        let names = Resolution::of(&desired, &observed, &owned, DEFAULT_PROTOCOL)?.with_routes(
-            &desired,
-            &observed,
-            DEFAULT_PROTOCOL,
-        );
-        taken(|| Ok(plan_with(&desired, None, &names, &observed, &owned, DEFAULT_PROTOCOL)?))
+        let policy = Policy::from(DEFAULT_PROTOCOL);
+        let names = Resolution::of(&desired, &observed, &owned, &policy)?
+            .with_routes(&desired, &observed, &policy);
+        taken(|| Ok(plan_with(&desired, None, &names, &observed, &owned, &policy)?))
     };
     let carry_out = move |creates: bool| -> Result<Taken> {
         let (plan, _) = plan(creates)?;

@@ -124,7 +124,7 @@ fn spares_strangers(world: &World, desired: &Desired, plan: &Plan) -> Result<(),
     let mut after = world.clone();
     after.carry_out(plan);
     let there = after.objects();
-    let wanted: BTreeSet<ObjectKey> = wanted(&world, &desired).iter().map(Object::key).collect();
+    let wanted: BTreeSet<ObjectKey> = wanted(world, desired).iter().map(Object::key).collect();
     for object in world.foreign() {
         let may_change = plan.ops.iter().any(|op| {
             let link = object.kind() == Kind::Link && op.object.key() == object.key();
