@@ -239,10 +239,10 @@ fn watch(world: &World, counts: &Counts) -> Result<()> {
                 let listed = view.values.len() as u64;
                 counts.listed.fetch_add(listed, Ordering::Relaxed);
                 for (key, (resource, _)) in view.values {
-                    take(&key, change_of(&resource.data));
+                    take(&key, change_of(&resource.value));
                 }
             }
-            Some(Event::Changed { id, value, .. }) => drop(take(&id, change_of(&value.data))),
+            Some(Event::Changed { id, value, .. }) => drop(take(&id, change_of(&value.value))),
             Some(Event::Deleted { id, .. }) => drop(take(&id, None)),
             Some(Event::Interrupted { .. }) => drop(counts.cuts.fetch_add(1, Ordering::Relaxed)),
             _ => {}

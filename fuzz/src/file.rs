@@ -6,7 +6,7 @@ use trueup_file::{
     File, Location, NodeRef, Settings, TableNames, exported_route, to_json, to_toml,
 };
 use trueup_net::{Desired, Route};
-use trueup_world::{Acceptance, Hosts, Resource, ResourceKey, Revision};
+use trueup_world::{Acceptance, Entry, Hosts, ResourceKey, Revision};
 
 /// Reads a desired-state file. What it declares can be written, as TOML and as JSON, and reads the
 /// same; written once more it is the same text. What is taken for TOML or JSON is that to other
@@ -130,7 +130,9 @@ pub fn resource(data: &[u8]) {
         let (kind, recipient) = ("route".to_owned(), Hosts::Any);
         let key = ResourceKey { exporter, recipient, kind, name: created.to_be_bytes().into() };
         let (created, revision, lease) = (Revision(created), Revision(created), None);
-        acceptance.insert(&key, &Resource { data: data.into(), created, revision, lease });
+        let entry =
+            Entry { key: Vec::new(), value: data.into(), created, modified: revision, lease };
+        acceptance.insert(&key, &entry.into());
     }
     acceptance.settle();
     let accepted = acceptance.accepted();

@@ -3,7 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use trueup_world::{
-    Embedded, Error, ErrorKind, Export, Filter, Grants, GrantsError, GrantsKey, Hash, Session,
+    Embedded, Error, ErrorKind, Export, Filter, Grants, GrantsCheck, GrantsError, Hash, Session,
     Transaction, World, Write, grants_public_key,
 };
 
@@ -32,7 +32,7 @@ pub fn world(data: &[u8]) {
     let a = Session::begin(world("a"), "a", std::time::Duration::from_secs(60)).expect("alone");
     a.declare(&[Export::new("route", "x", "1")]).expect("alone");
     let key = [range.as_bytes(), name].concat();
-    let before = connect.read(&key, None).expect("it is there").entries;
+    let before = connect.read(&key, None).expect("it is there").1;
     if before.iter().any(|it| it.key == key) {
         return;
     }
@@ -44,7 +44,7 @@ pub fn world(data: &[u8]) {
     let b = world("a");
     let collected = b.collect(&[Filter::all()]).expect("it is there");
     let good = Export::new("route", "x", "1").key("a");
-    assert_eq!(collected.resources[&good].data, b"1");
+    assert_eq!(collected.resources[&good].value, b"1");
     let is_resource = range.starts_with("/t/resources/");
     if is_resource && name.split(|byte| *byte == b'/').count() == 3 {
         let count = collected.resources.len() + collected.malformed.len();
@@ -55,7 +55,7 @@ pub fn world(data: &[u8]) {
         if key.exporter != "a" {
             continue;
         }
-        let mut export = Export::new(key.kind, key.name, resource.data);
+        let mut export = Export::new(key.kind, key.name, resource.value.clone());
         export.to = key.recipient;
         if resource.lease.is_none() {
             export = export.persist();
@@ -84,8 +84,8 @@ pub fn world(data: &[u8]) {
 /// read again as the same; what is not signed grants nothing.
 pub fn grants(data: &[u8]) {
     const SECRET: [u8; 32] = [1; 32];
-    let key = GrantsKey::new(&grants_public_key(&SECRET)).expect("a public key");
-    match Grants::open(data, &key) {
+    let check = GrantsCheck::new(&grants_public_key(&SECRET)).expect("a public key");
+    match check.open(data) {
         Err(GrantsError::Forged | GrantsError::Malformed(_)) => {}
         other => panic!("nothing was signed: {other:?}"),
     }
@@ -97,9 +97,9 @@ pub fn grants(data: &[u8]) {
     let Ok(signed) = list.sign(&SECRET) else {
         return;
     };
-    assert_eq!(Grants::open(&signed, &key).expect("it is signed"), list);
-    let other = GrantsKey::new(&grants_public_key(&[2; 32])).expect("a public key");
-    let refused = Grants::open(&signed, &other);
+    assert_eq!(check.open(&signed).expect("it is signed"), list);
+    let other = GrantsCheck::new(&grants_public_key(&[2; 32])).expect("a public key");
+    let refused = other.open(&signed);
     assert!(matches!(refused, Err(GrantsError::Forged)), "{refused:?}");
     for (host, prefixes) in list.prefixes() {
         assert!(prefixes.iter().all(|it| list.allows(host, *it)));

@@ -12,7 +12,7 @@ use crate::error::{Context as _, Error, Result};
 use trueup_file::{self as file, File};
 use trueup_net::Kind;
 use trueup_rtnl::Namespace;
-use trueup_world::{Accepted, Contest, Export, Filter, Protected, SeenGrants};
+use trueup_world::{Accepted, Contest, Export, Filter, Protected};
 
 use crate::desired::Desired;
 use crate::desired_file::{self, Writers, is_stdin};
@@ -102,7 +102,7 @@ impl Declared {
     pub fn collect(
         &self,
         target: &Target,
-        record: impl FnOnce(&SeenGrants) -> Result<(), trueup_world::Error>,
+        record: impl FnOnce(&str) -> Result<(), trueup_world::Error>,
     ) -> Result<Collected> {
         let mut desired = self.desired();
         let (Some(named), Some(collects)) = (&self.file.settings.world, &self.file.collects) else {

@@ -63,5 +63,5 @@ pub mod journals {
 pub mod exchange {
     #[cfg(feature = "etcd")]
     pub use crate::world::etcd_config;
-    pub use crate::world::{Collection, Use, grants_key, open, owner, read_grants};
+    pub use crate::world::{Collection, Use, grants_check, open, owner, read_grants};
 }

@@ -26,7 +26,7 @@ use trueup_graph::{Places, Snapshot};
 use trueup_loop::{Budget, ObjectStatus, Stats};
 use trueup_reconcile::LateHints;
 use trueup_rtnl::Namespace;
-use trueup_world::{CollectorConfig, DampingConfig};
+use trueup_world::CollectorConfig;
 
 use self::collecting::{Collecting, CollectorVertex};
 use self::exporting::Exporting;
@@ -437,7 +437,7 @@ impl Joined {
         let config = CollectorConfig {
             keep_for: named.partition,
             grace: named.grace,
-            damping: DampingConfig::default().with_interval(named.damping),
+            damping_interval: named.damping,
             ..CollectorConfig::default()
         };
         let owner = world::owner(&state.world_id()?);

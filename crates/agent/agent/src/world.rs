@@ -18,7 +18,7 @@ use trueup_world::{Error, Export, World};
 pub use collect::Collection;
 pub(crate) use collect::Retained;
 pub(crate) use grants::{follow_grants, recorder};
-pub use grants::{grants_key, read_grants};
+pub use grants::{grants_check, read_grants};
 pub(crate) use probation::Probation;
 #[cfg(feature = "etcd")]
 pub use store::etcd_config;
@@ -45,7 +45,7 @@ pub(crate) fn is_exported(world: &World, exports: &[Export]) -> Result<bool, Err
     let mut own = world.exports()?;
     let are_there = exports.iter().all(|it| {
         let found = own.remove(&it.key(world.host()));
-        found.is_some_and(|found| found.lease.is_some() && *found.data == *it.data)
+        found.is_some_and(|found| found.lease.is_some() && *found.value == *it.data)
     });
     Ok(are_there && own.values().all(|it| it.lease.is_none()))
 }

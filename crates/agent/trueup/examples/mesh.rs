@@ -73,7 +73,7 @@ fn run(store: Arc<dyn Store>, host: &str) -> Result<(), Error> {
         if is_known {
             let routes: Vec<_> = (known.resources())
                 .filter(|(key, _)| key.exporter != name)
-                .filter_map(|(_, it)| route(&it.data))
+                .filter_map(|(_, it)| route(&it.value))
                 .collect();
             println!("{name}: routes to {} hosts", routes.len());
             let desired = Desired::default().with_routes(routes);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use etcd_client::{Certificate, ConnectOptions, Identity, TlsOptions};
 use trueup_path::{Readers, TrustedUsers};
-use trueup_world::{Error, ErrorKind, ReadLimits, TransactionLimits};
+use trueup_world::{Error, ErrorKind, Limits};
 
 /// How etcd is reached. Files are read again for each new connection, so that they can be replaced
 /// while the store is in use. Each is a regular file of at most 1 MiB that nobody but root and the
@@ -41,12 +41,12 @@ pub struct Config {
     pub keep_alive_timeout: Duration,
     /// How much one transaction can hold: 128 operations (etcd's `--max-txn-ops`) and 1,500,000
     /// bytes (below its `--max-request-bytes`) unless set.
-    pub limits: TransactionLimits,
+    pub limits: Limits,
     /// How much of a list, and of one revision in a watch, is held: beyond that it is an error.
     ///
     /// A single message of a member has at most 8 MiB, or four times [`limits`](Self::limits) if
     /// that is more. Made of empty entries it takes some 350 MB for a moment.
-    pub read_limits: ReadLimits,
+    pub read_limits: Limits,
 }
 
 /// A user of etcd.
@@ -72,8 +72,8 @@ impl Config {
             connect_timeout: Duration::from_secs(1),
             keep_alive: Duration::from_secs(6),
             keep_alive_timeout: Duration::from_secs(4),
-            limits: TransactionLimits { operations: 128, bytes: 1_500_000 },
-            read_limits: ReadLimits::default(),
+            limits: Limits { count: 128, bytes: 1_500_000 },
+            read_limits: Limits::default(),
         }
     }
 
@@ -134,14 +134,14 @@ impl Config {
 
     /// Sets how much one transaction can hold.
     #[must_use]
-    pub fn with_limits(mut self, limits: TransactionLimits) -> Self {
+    pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
     /// Sets how much of a list, and of one revision in a watch, is held.
     #[must_use]
-    pub fn with_read_limits(mut self, limits: ReadLimits) -> Self {
+    pub fn with_read_limits(mut self, limits: Limits) -> Self {
         self.read_limits = limits;
         self
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use etcd_client::proto::PbKeyValue;
 use etcd_client::{Client, GetOptions};
-use trueup_world::{Entry, ErrorKind, LeaseId, Revision, Snapshot};
+use trueup_world::{Entry, ErrorKind, LeaseId, Revision};
 
 use crate::endpoints::{Endpoints, revision};
 use crate::failure::Failure;
@@ -22,7 +22,7 @@ pub(crate) async fn read(
     client: Client,
     prefix: Arc<[u8]>,
     mut at: i64,
-) -> Result<Snapshot, Failure> {
+) -> Result<(Revision, Vec<Entry>), Failure> {
     let config = &endpoints.config;
     let mut reads = client.kv_client().max_decoding_message_size(config.largest_answer());
     let end = range_end(&prefix);
@@ -82,7 +82,7 @@ pub(crate) async fn read(
             page = (4 * page).min(largest);
         }
     }
-    Ok(Snapshot { revision: Revision(revision(at)?), entries })
+    Ok((Revision(revision(at)?), entries))
 }
 
 /// Reads one key.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use etcd_client::{Client, Compare as EtcdCompare, CompareOp, PutOptions, Txn, TxnOp};
 use trueup_world::{
-    Committed, Compare, Entry, Error, ErrorKind, LeaseId, Revision, Snapshot, Store, StoreMember,
-    StoreWatch, Transaction, TransactionLimits, Write,
+    Compare, Entry, Error, ErrorKind, LeaseId, Limits, Revision, Store, StoreMember, StoreWatch,
+    Transaction, Write,
 };
 
 use crate::config::Config;
@@ -81,7 +81,7 @@ impl fmt::Debug for EtcdStore {
 }
 
 impl Store for EtcdStore {
-    fn read(&self, prefix: &[u8], at: Option<Revision>) -> Result<Snapshot, Error> {
+    fn read(&self, prefix: &[u8], at: Option<Revision>) -> Result<(Revision, Vec<Entry>), Error> {
         let at = match at {
             Some(at) => signed(at)?,
             None => 0,
@@ -99,7 +99,7 @@ impl Store for EtcdStore {
         })
     }
 
-    fn commit(&self, transaction: &Transaction) -> Result<Committed, Error> {
+    fn commit(&self, transaction: &Transaction) -> Result<Option<Revision>, Error> {
         transaction.check(self.limits())?;
         let compares = transaction.compares.iter().map(compare).collect::<Result<Vec<_>, _>>()?;
         let writes: Vec<_> = transaction.writes.iter().map(write).collect();
@@ -107,7 +107,7 @@ impl Store for EtcdStore {
         self.call(Repeat::Never, move |endpoints, client| commit(endpoints, client, txn.clone()))
     }
 
-    fn limits(&self) -> TransactionLimits {
+    fn limits(&self) -> Limits {
         self.endpoints.config.limits
     }
 
@@ -161,14 +161,18 @@ impl Store for EtcdStore {
     }
 }
 
-async fn commit(endpoints: Arc<Endpoints>, client: Client, txn: Txn) -> Result<Committed, Failure> {
+async fn commit(
+    endpoints: Arc<Endpoints>,
+    client: Client,
+    txn: Txn,
+) -> Result<Option<Revision>, Failure> {
     let answer = client.kv_client().txn(txn).await?;
     // It has taken effect, whatever is wrong with the answer.
     let made = endpoints
         .check(answer.0.header.as_ref())
         .map(Revision)
         .map_err(|failure| Failure { is_void: false, ..failure })?;
-    Ok(if answer.succeeded() { Committed::Written(made) } else { Committed::Stale(made) })
+    Ok(answer.succeeded().then_some(made))
 }
 
 fn compare(compare: &Compare) -> Result<EtcdCompare, Error> {

@@ -183,10 +183,11 @@ async fn forward(
 }
 
 fn size(event: &StoreEvent) -> u32 {
-    let changes = match event {
-        StoreEvent::Changes { changes, .. } => &changes[..],
-        StoreEvent::Progress(_) => &[],
+    let size: usize = match event {
+        StoreEvent::Changes { changes, .. } => {
+            changes.iter().map(|(key, now)| size_of(key, now.as_ref()) + 64).sum()
+        }
+        StoreEvent::Progress(_) => 0,
     };
-    let sizes = changes.iter().map(|change| size_of(change) + 64);
-    u32::try_from(sizes.sum::<usize>() + 64).unwrap_or(u32::MAX)
+    u32::try_from(size + 64).unwrap_or(u32::MAX)
 }

@@ -17,7 +17,7 @@ use trueup_net::{IfName, Kind, Prefix, Route, RouteKey};
 
 use crate::collector::Holdings;
 use crate::resource_key::ResourceKey;
-use crate::resources::Resource;
+use crate::store::Entry;
 pub use accepted::{Accepted, Origin, Overlap, Refused};
 use barrier::Barrier;
 use contests::Contests;
@@ -147,7 +147,7 @@ impl Acceptance {
     }
 
     /// Adds an export, or replaces it.
-    pub fn insert(&mut self, key: &ResourceKey, resource: &Resource) {
+    pub fn insert(&mut self, key: &ResourceKey, resource: &Arc<Entry>) {
         if key.kind != Kind::Route.name()
             || self.offers.get(key).is_some_and(|it| it.is_of(resource))
         {
@@ -160,7 +160,7 @@ impl Acceptance {
             return;
         }
         let exported =
-            (self.read)(&resource.data).and_then(|route| check_route(&route).map(|()| route));
+            (self.read)(&resource.value).and_then(|route| check_route(&route).map(|()| route));
         let id = Arc::new(Id { created: resource.created, key: Arc::new(key.clone()) });
         if is_own {
             if let Ok(route) = exported {

@@ -18,16 +18,15 @@ use std::time::{Duration, Instant, SystemTime};
 use trueup_reconcile::Hints;
 
 use copy::Copy;
-pub use damping::DampingConfig;
 pub use state::Seen;
 use state::State;
 
 use crate::threads::{self, Running, Stopped};
 use crate::watch::{Content, Feeds};
-use crate::{Error, Filter, Resource, ResourceKey, Revision, WatchConfig, World};
+use crate::{Entry, Error, Filter, ResourceKey, Revision, WatchConfig, World};
 
 /// How a [`Collector`] behaves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CollectorConfig {
     /// How long what was collected is kept while the store is not reached, before it is withdrawn.
     /// None, the default: until the store is reached again.
@@ -37,10 +36,30 @@ pub struct CollectorConfig {
     /// ([etcd#15247](https://github.com/etcd-io/etcd/issues/15247)). What a live host deletes is
     /// withdrawn once it is known that the host lives. 0, the default: at once.
     pub grace: Duration,
-    /// How often exports may change before their changes wait.
-    pub damping: DampingConfig,
+    /// The time after which an export may change once more, once it has come and changed ten times.
+    /// 10 seconds unless said otherwise; 0 takes each change at once.
+    ///
+    /// All exports of a host together may change as often as
+    /// [`damping_burst`](Self::damping_burst) says, and then a hundred times in each interval; one
+    /// by which the host has more exports than ever before does not count. A change that waits is
+    /// taken as soon as that allows it, as the newest of its export. A deletion never waits.
+    pub damping_interval: Duration,
+    /// How many changes of one host are taken at once. 1,000 unless said otherwise.
+    pub damping_burst: u32,
     /// How its watch behaves.
     pub watch: WatchConfig,
+}
+
+impl Default for CollectorConfig {
+    fn default() -> CollectorConfig {
+        CollectorConfig {
+            keep_for: None,
+            grace: Duration::ZERO,
+            damping_interval: Duration::from_secs(10),
+            damping_burst: 1_000,
+            watch: WatchConfig::default(),
+        }
+    }
 }
 
 /// What a [`Collector`] knows. Not to know is something else than to know that there is nothing.
@@ -67,7 +86,7 @@ pub struct Holdings {
     /// gone. What is deleted of a host that is alive, and has not declared all of its exports, stays
     /// until it has; that of a host whose lease has ended stays for the
     /// [grace](CollectorConfig::grace).
-    pub changes: BTreeMap<ResourceKey, Option<Resource>>,
+    pub changes: BTreeMap<ResourceKey, Option<Arc<Entry>>>,
     /// True if the changes are all that there is: what is not among them is gone.
     pub is_all: bool,
     /// What a reader has seen who takes the changes.
@@ -79,7 +98,7 @@ pub struct Holdings {
     /// be there.
     pub kept: BTreeMap<String, usize>,
     /// The hosts whose exports change too often, with the number of those that are not as they are
-    /// in the store: the [damping](CollectorConfig::damping) has the changes wait.
+    /// in the store: their changes [wait](CollectorConfig::damping_interval).
     pub damped: BTreeMap<String, usize>,
     /// Since when the store is not reached, and why.
     pub cut_off: Option<(SystemTime, Error)>,
@@ -94,7 +113,7 @@ impl Holdings {
     }
 
     /// Returns the resources among the changes.
-    pub fn resources(&self) -> impl Iterator<Item = (&ResourceKey, &Resource)> {
+    pub fn resources(&self) -> impl Iterator<Item = (&ResourceKey, &Arc<Entry>)> {
         self.changes.iter().filter_map(|(key, now)| Some((key, now.as_ref()?)))
     }
 }

@@ -6,14 +6,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use chunks::RemovedContent;
 use chunks::named_chunks;
 
 use crate::watch::Decoded;
 use crate::world::write;
-use crate::{
-    Committed, Compare, Entry, Error, ErrorKind, Hash, Transaction, Watch, WatchConfig, World,
-};
+use crate::{Compare, Entry, Error, ErrorKind, Hash, Transaction, Watch, WatchConfig, World};
 
 /// A deploy: a file tree. Its record has the hashes of all content and of the deploy before, so its
 /// own hash stands for all.
@@ -84,7 +81,7 @@ impl World {
     /// [`Malformed`](ErrorKind::Malformed) if one is missing, or is not what it was; those of the
     /// store.
     pub fn deploys(&self) -> Result<Vec<Deploy>, Error> {
-        let entries = self.store.read(&self.keys.cluster("deploys"), None)?.entries;
+        let (_, entries) = self.store.read(&self.keys.cluster("deploys"), None)?;
         let mut deploys: Vec<Deploy> = Vec::new();
         for entry in entries {
             let number = deploys.len() as u64 + 1;
@@ -145,8 +142,8 @@ impl World {
         let transaction =
             Transaction { compares, writes: vec![write(&key, Some(value.clone()), None)] };
         match self.store.commit(&transaction) {
-            Ok(Committed::Written(_)) => {}
-            Ok(Committed::Stale(_)) => {
+            Ok(Some(_)) => {}
+            Ok(None) => {
                 return Err(match self.entry(&key)? {
                     Some(_) => conflict(number),
                     None => {
@@ -229,11 +226,7 @@ impl World {
             let Some(number) = world.deploy_number(key) else {
                 return Decoded::Malformed(None, crate::keys::malformed(key, "a deploy's"));
             };
-            match entry.map(|it| Deploy::parse(number, it)) {
-                None => Decoded::Gone(number),
-                Some(Ok(deploy)) => Decoded::Value(number, deploy),
-                Some(Err(error)) => Decoded::Malformed(Some(number), error),
-            }
+            Decoded::of(number, entry.map(|it| Deploy::parse(number, it)))
         })
     }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::keys::Access;
-use crate::{Error, ErrorKind, LeaseId, Revision, Store, TransactionLimits};
+use crate::{Error, ErrorKind, LeaseId, Limits, Revision, Store};
 use connection::Connection;
 use durable::Durable;
 use mvcc::Mvcc;
@@ -48,7 +48,7 @@ enum Clock {
 }
 
 /// The sizes of one transaction, those of etcd's defaults.
-const LIMITS: TransactionLimits = TransactionLimits { operations: 128, bytes: 1 << 20 };
+const LIMITS: Limits = Limits { count: 128, bytes: 1 << 20 };
 
 impl Embedded {
     /// Makes an empty store in memory.

@@ -34,7 +34,7 @@ pub enum ErrorKind {
     /// An argument, or the size of a request, is not allowed.
     Invalid,
     /// The store sent more than is held of it
-    /// ([`ReadLimits`](crate::ReadLimits)): none of it is taken.
+    /// ([`Limits`](crate::Limits)): none of it is taken.
     TooLarge,
     /// A value in the store is not what its key says.
     Malformed,

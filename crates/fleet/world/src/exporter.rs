@@ -1,34 +1,44 @@
 //! [`Exporter`]: the exports of a host as a source, with declared ones as the desired state.
 
-mod host;
-mod report;
-
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use trueup_diff::two_way;
+use trueup_diff::{Verdict, two_way};
 use trueup_reconcile::{
-    Claim, Condition, Ledger, LedgerError, Observation, OpKey, Outcome, PassInput, Source, Status,
+    Claim, Condition, ErrorClass, Hints, LateHints, Ledger, LedgerError, Observation, OpKey,
+    Outcome, PassInput, Report, ReportedOp, Source, Status, Subscribed,
 };
 
-pub use host::HostExporter;
-use report::class;
-pub use report::{Action, ExportOp, ExportReport};
-
+use crate::resources::is_few;
 use crate::{
-    Change, Error, ErrorKind, Export, Exported, Hash, LeaseId, Resource, ResourceKey, Session,
-    World,
+    Entry, Error, ErrorKind, Export, Exported, Hash, Keeper, LeaseId, ResourceKey, Session,
+    SessionEvent, SessionStatus, World,
 };
 
-/// The source of a session's exports.
+/// What is called with what happens to the session, and how the session stands then.
+type OnEvent = Arc<dyn Fn(SessionEvent, SessionStatus) + Send + Sync>;
+
+/// The source of a host's exports.
 ///
 /// A pass compares the declared exports with the host's own in the store, writes what differs, and
 /// deletes what is declared no more: that is all of the host's that goes with a lease, and what
 /// persists if the ledger says that an earlier pass wrote it. Then it marks the host as complete.
 /// It changes nothing of another host.
-#[derive(Debug)]
+///
+/// The first pass that has something to export begins the session, and a [`Keeper`] renews it until
+/// the source is dropped. Until then a host without exports is no member. A pass fails while the
+/// store is not reached, or another owner has the host: have it tried again. What happens to the
+/// session hints a pass, so that the last report stays true.
 pub struct Exporter {
-    session: Session,
+    world: World,
+    owner: String,
+    ttl: Duration,
+    on_event: OnEvent,
+    hints: LateHints,
+    /// The session, with its keeper unless the caller keeps it alive.
+    begun: Option<(Session, Option<Keeper>)>,
     statuses: BTreeMap<ResourceKey, Arc<Status>>,
 }
 
@@ -39,47 +49,89 @@ struct Item<'a> {
     lease: Option<LeaseId>,
 }
 
-type Own = BTreeMap<ResourceKey, Resource>;
+type Own = BTreeMap<ResourceKey, Arc<Entry>>;
 
 impl Exporter {
-    /// Makes the source of a session's exports.
-    pub fn new(session: Session) -> Exporter {
-        Exporter { session, statuses: BTreeMap::new() }
+    /// Makes the source; `owner` and `ttl` are those of [`Session::begin`].
+    pub fn new(world: World, owner: impl Into<String>, ttl: Duration) -> Exporter {
+        Exporter {
+            world,
+            owner: owner.into(),
+            ttl,
+            on_event: Arc::new(|_, _| {}),
+            hints: LateHints::default(),
+            begun: None,
+            statuses: BTreeMap::new(),
+        }
     }
 
-    /// Returns the session.
-    pub fn session(&self) -> &Session {
-        &self.session
+    /// Makes the source of the exports of a session, which the caller keeps alive.
+    pub fn of_session(session: Session) -> Exporter {
+        let exporter = Exporter::new(session.world().clone(), "", session.ttl());
+        Exporter { begun: Some((session, None)), ..exporter }
     }
 
-    /// The host's own exports that a pass is about: those of the ledger, and those with a lease.
-    fn observed(&self, ledger: &dyn Ledger) -> Result<Own, Error> {
-        let owned = ledger.owned().map_err(ledger_failed)?;
-        let mut own = self.session.world().exports()?;
-        own.retain(|key, it| it.lease.is_some() || owned.contains_key(&self.encoded(key)));
-        Ok(own)
+    /// Sets what is called with what happens to the session, on the thread that renews it.
+    #[must_use]
+    pub fn on_event(
+        self,
+        call: impl Fn(SessionEvent, SessionStatus) + Send + Sync + 'static,
+    ) -> Exporter {
+        Exporter { on_event: Arc::new(call), ..self }
+    }
+
+    /// Returns the session, once it has begun.
+    pub fn session(&self) -> Option<&Session> {
+        self.begun.as_ref().map(|(session, _)| session)
+    }
+
+    /// Returns the session, which begins if it has not.
+    fn begin(&mut self) -> Result<Session, Error> {
+        if let Some(session) = self.session() {
+            return Ok(session.clone());
+        }
+        let session = Session::begin(self.world.clone(), &self.owner, self.ttl)?;
+        let (call, hints, kept) = (Arc::clone(&self.on_event), self.hints.hints(), session.clone());
+        let keeper = session.keep(move |event| {
+            call(event, kept.status());
+            hints.request_pass();
+        })?;
+        self.begun = Some((session.clone(), Some(keeper)));
+        Ok(session)
     }
 
     fn encoded(&self, key: &ResourceKey) -> Vec<u8> {
-        self.session.world().keys.resource(key)
+        self.world.keys.resource(key)
     }
 
     fn op_key(&self, key: &ResourceKey) -> OpKey {
-        op_key(self.session.world(), key)
+        OpKey(Hash::of(&self.encoded(key)).number())
+    }
+
+    /// Leaves out what no pass is about: what persists, and is not of the ledger.
+    fn retain_observed(&self, own: &mut Own, ledger: &dyn Ledger) -> Result<(), Error> {
+        let owned = ledger.owned().map_err(ledger_failed)?;
+        own.retain(|key, it| it.lease.is_some() || owned.contains_key(&self.encoded(key)));
+        Ok(())
     }
 
     /// The ops that are needed, by the key of what they are on.
-    fn plan(&self, desired: &[Export], own: &Own) -> Result<BTreeMap<ResourceKey, Action>, Error> {
-        let (host, lease) = (self.session.world().host(), self.session.lease());
+    fn plan(
+        &self,
+        desired: &[Export],
+        own: &Own,
+        lease: LeaseId,
+    ) -> Result<BTreeMap<ResourceKey, Verdict>, Error> {
+        let host = self.world.host();
         let wanted = desired.iter().map(|it| Item {
             key: it.key(host),
             data: &it.data,
             lease: (!it.persist).then_some(lease),
         });
-        let wanted: Vec<Item<'_>> = wanted.collect();
+        let observed = own.iter();
         let observed =
-            own.iter().map(|(key, it)| Item { key: key.clone(), data: &it.data, lease: it.lease });
-        let observed: Vec<Item<'_>> = observed.collect();
+            observed.map(|(key, it)| Item { key: key.clone(), data: &it.value, lease: it.lease });
+        let (wanted, observed) = (wanted.collect::<Vec<_>>(), observed.collect::<Vec<_>>());
         let diff = two_way(
             &wanted,
             &observed,
@@ -95,43 +147,51 @@ impl Exporter {
             );
             Error::new(ErrorKind::Invalid, message)
         })?;
-        let create = diff.create.into_iter().map(|it| (it, Action::Create));
-        let update = diff.change.into_iter().map(|(it, _)| (it, Action::Update));
-        let delete = diff.delete.into_iter().map(|it| (it, Action::Delete));
-        let ops = create.chain(update).chain(delete);
+        let create = diff.create.into_iter().map(|it| (it, Verdict::Create));
+        let change = diff.change.into_iter().map(|(it, _)| (it, Verdict::Change));
+        let delete = diff.delete.into_iter().map(|it| (it, Verdict::Delete));
+        let ops = create.chain(change).chain(delete);
         Ok(ops.map(|(it, action)| (it.key.clone(), action)).collect())
     }
 
-    /// What the ledger shall say of keys, as they were read.
-    fn claims<'a>(
-        &self,
-        keys: impl IntoIterator<Item = &'a ResourceKey>,
-        own: &Own,
-    ) -> BTreeMap<Vec<u8>, Claim> {
-        let claims = keys.into_iter().map(|key| {
-            let claim = own.get(key).map(|it| Claim::Ours(it.data.clone()));
-            (self.encoded(key), claim.unwrap_or(Claim::NotOurs))
-        });
-        claims.collect()
-    }
-
     /// Closes what a pass left open that did not come to its end, and drops what is gone.
-    fn recover(&self, ledger: &mut dyn Ledger) -> Result<(), Error> {
-        let own = self.session.world().exports()?;
-        let by_key: BTreeMap<Vec<u8>, &Resource> =
+    fn recover(&self, ledger: &mut dyn Ledger, own: &Own) -> Result<(), Error> {
+        let by_key: BTreeMap<Vec<u8>, &Arc<Entry>> =
             own.iter().map(|(key, it)| (self.encoded(key), it)).collect();
         let open = ledger.open_intents().map_err(ledger_failed)?;
         let owned = ledger.owned().map_err(ledger_failed)?;
         let gone = owned.into_keys().filter(|key| !by_key.contains_key(key));
-        let keys: BTreeSet<Vec<u8>> = open.into_keys().chain(gone).collect();
-        if keys.is_empty() {
+        let claims: BTreeMap<Vec<u8>, Claim> = (open.into_keys().chain(gone))
+            .map(|key| {
+                let claim = claim(by_key.get(&key).map(|it| &it.value));
+                (key, claim)
+            })
+            .collect();
+        if claims.is_empty() {
             return Ok(());
         }
-        let claims = keys.into_iter().map(|key| {
-            let claim = by_key.get(&key).map(|it| Claim::Ours(it.data.clone()));
-            (key, claim.unwrap_or(Claim::NotOurs))
-        });
-        ledger.commit_outcomes(claims.collect()).map_err(ledger_failed)
+        ledger.commit_outcomes(claims).map_err(ledger_failed)
+    }
+
+    /// Reads back what a pass tried, whose session had this lease: few exports by themselves.
+    fn read_back(
+        &self,
+        own: &mut Own,
+        tried: &BTreeSet<ResourceKey>,
+        is_same_lease: bool,
+    ) -> Result<(), Error> {
+        // Under another lease all were written again.
+        if !is_same_lease || !is_few(tried.len(), own.len()) {
+            *own = self.world.exports()?;
+            return Ok(());
+        }
+        for key in tried {
+            match self.world.own_entry(key)? {
+                Some(entry) => own.insert(key.clone(), entry.into()),
+                None => own.remove(key),
+            };
+        }
+        Ok(())
     }
 
     fn note_statuses(&mut self, report: &mut ExportReport) {
@@ -156,8 +216,7 @@ impl Exporter {
                 Some(known) if is_pending || *known == status => known,
                 _ => {
                     let status = Arc::new(status);
-                    let key = self.op_key(&op.key);
-                    report.statuses.push((key, Some(Arc::clone(&status))));
+                    report.statuses.push((op.op_key, Some(Arc::clone(&status))));
                     status
                 }
             };
@@ -166,6 +225,21 @@ impl Exporter {
         let cleared = before.keys().map(|key| (self.op_key(key), None));
         report.statuses.extend(cleared);
     }
+
+    /// The report of a pass that begins no session: nothing of the host is exported.
+    fn report_without_session(&self, desired: &[Export]) -> ExportReport {
+        let ops = desired.iter().map(|it| {
+            let key = it.key(self.world.host());
+            let op_key = self.op_key(&key);
+            ExportOp { op_key, key, action: Verdict::Create, outcome: Outcome::Pending(()) }
+        });
+        ExportReport {
+            ops: ops.collect(),
+            is_converged: desired.is_empty(),
+            is_truncated: !desired.is_empty(),
+            ..ExportReport::default()
+        }
+    }
 }
 
 impl Source for Exporter {
@@ -173,14 +247,22 @@ impl Source for Exporter {
     type Desired = Vec<Export>;
     type Options = ();
     type Report = ExportReport;
-    type Observed = BTreeMap<ResourceKey, Resource>;
+    type Observed = BTreeMap<ResourceKey, Arc<Entry>>;
     type Error = Error;
 
-    /// Each pass observes everything.
+    /// Each pass observes everything once, and reads back what it has written.
     fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<ExportReport, Error> {
         let PassInput { desired, ledger, limits, .. } = input;
-        self.recover(ledger)?;
-        let plan = self.plan(desired, &self.observed(ledger)?)?;
+        // A pass that may write nothing does not make the host a member either.
+        if self.begun.is_none() && (desired.is_empty() || limits.ops() == 0) {
+            return Ok(self.report_without_session(desired));
+        }
+        let session = self.begin()?;
+        let mut own = self.world.exports()?;
+        self.recover(ledger, &own)?;
+        self.retain_observed(&mut own, ledger)?;
+        let lease = session.lease();
+        let plan = self.plan(desired, &own, lease)?;
         let mut report = ExportReport::default();
         let mut tried = BTreeSet::new();
         for key in plan.keys() {
@@ -194,48 +276,127 @@ impl Source for Exporter {
             tried.insert(key.clone());
         }
         let is_all = tried.len() == plan.len();
-        let intended: BTreeMap<ResourceKey, &Export> =
-            desired.iter().map(|it| (it.key(self.session.world().host()), it)).collect();
-        let intents = tried.iter().map(|key| {
-            let claim = intended.get(key).map(|it| Claim::Ours(it.data.clone()));
-            (self.encoded(key), claim.unwrap_or(Claim::NotOurs))
-        });
         let mut exported = Exported::default();
+        if !tried.is_empty() {
+            let intended: BTreeMap<ResourceKey, &Export> =
+                desired.iter().map(|it| (it.key(self.world.host()), it)).collect();
+            let intents = tried
+                .iter()
+                .map(|key| (self.encoded(key), claim(intended.get(key).map(|it| &it.data))));
+            ledger.begin(intents.collect()).map_err(ledger_failed)?;
+        }
         if limits.ops() > 0 {
-            if !tried.is_empty() {
-                ledger.begin(intents.collect()).map_err(ledger_failed)?;
-            }
-            exported = self.session.declare_some(desired, tried.clone(), is_all)?;
+            exported = session.declare_some(desired, tried.clone(), is_all)?;
+        }
+        report.is_converged = plan.is_empty();
+        if !tried.is_empty() {
+            self.read_back(&mut own, &tried, session.lease() == lease)?;
+            let claims = tried
+                .iter()
+                .map(|key| (self.encoded(key), claim(own.get(key).map(|it| &it.value))));
+            ledger.commit_outcomes(claims.collect()).map_err(ledger_failed)?;
+            self.retain_observed(&mut own, ledger)?;
+            report.is_converged = self.plan(desired, &own, session.lease())?.is_empty();
         }
         report.transactions = exported.transactions;
-        let own = self.session.world().exports()?;
-        if limits.ops() > 0 && !tried.is_empty() {
-            let claims = self.claims(&tried, &own);
-            ledger.commit_outcomes(claims).map_err(ledger_failed)?;
-        }
-        let left = self.plan(desired, &self.observed(ledger)?)?;
         for (key, action) in plan {
             let outcome = match exported.outcomes.remove(&key) {
-                Some(Ok(Change::Changed | Change::Unchanged)) => Outcome::Applied,
+                Some(Ok(_)) => Outcome::Applied,
                 Some(Err(error)) => Outcome::Failed(error),
                 None => Outcome::Pending(()),
             };
             let op_key = self.op_key(&key);
             report.ops.push(ExportOp { key, action, outcome, op_key });
         }
-        report.is_converged = left.is_empty();
-        report.session = self.session.status();
+        report.session = session.status();
         self.note_statuses(&mut report);
         Ok(report)
     }
 
     fn observe(&mut self, _: &(), _: &()) -> Result<Observation<Own>, Error> {
-        Ok(Observation::Observed(self.session.world().exports()?))
+        Ok(Observation::Observed(self.world.exports()?))
+    }
+
+    fn subscribe(&mut self, _: &(), hints: Hints) -> Subscribed<(), Error> {
+        self.hints.set(hints);
+        Subscribed::Active(())
     }
 }
 
-fn op_key(world: &World, key: &ResourceKey) -> OpKey {
-    OpKey(Hash::of(&world.keys.resource(key)).number())
+impl fmt::Debug for Exporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exporter")
+            .field("host", &self.world.host())
+            .field("session", &self.session())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The report of a pass of an [`Exporter`].
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct ExportReport {
+    /// The ops, each with its outcome.
+    pub ops: Vec<ExportOp>,
+    /// How many transactions were written.
+    pub transactions: usize,
+    /// How the session stands after it.
+    pub session: SessionStatus,
+    is_converged: bool,
+    is_truncated: bool,
+    statuses: Vec<(OpKey, Option<Arc<Status>>)>,
+}
+
+/// An op on an export.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ExportOp {
+    /// The export.
+    pub key: ResourceKey,
+    /// What is to be done: to create it, to change it, or to delete it.
+    pub action: Verdict,
+    /// What became of it.
+    pub outcome: Outcome<Error>,
+    op_key: OpKey,
+}
+
+impl Report for ExportReport {
+    fn converged(&self) -> bool {
+        self.is_converged
+    }
+
+    fn outcomes(&self, visit: &mut dyn FnMut(ReportedOp<'_>)) {
+        for op in &self.ops {
+            visit(ReportedOp::new("export", op.outcome.classified(class), &|| op.op_key));
+        }
+    }
+
+    fn statuses(&self, visit: &mut dyn FnMut(OpKey, Option<&Arc<Status>>)) {
+        self.statuses.iter().for_each(|(key, status)| visit(*key, status.as_ref()));
+    }
+
+    fn is_truncated(&self) -> bool {
+        self.is_truncated
+    }
+}
+
+fn class(error: &Error) -> ErrorClass {
+    match error.kind() {
+        ErrorKind::Unavailable
+        | ErrorKind::Compacted
+        | ErrorKind::LeaseEnded
+        | ErrorKind::NoSpace
+        | ErrorKind::TooLarge => ErrorClass::Busy,
+        ErrorKind::Conflict => ErrorClass::Conflict,
+        ErrorKind::Denied => ErrorClass::Permission,
+        ErrorKind::Invalid | ErrorKind::Malformed => ErrorClass::Invalid,
+        ErrorKind::Indeterminate | ErrorKind::Replaced | ErrorKind::Store => ErrorClass::Unknown,
+    }
+}
+
+/// What the ledger shall say of an export with this data; none, there is none.
+fn claim(data: Option<&Vec<u8>>) -> Claim {
+    data.map_or(Claim::NotOurs, |data| Claim::Ours(data.clone()))
 }
 
 fn ledger_failed(error: LedgerError) -> Error {

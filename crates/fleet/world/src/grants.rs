@@ -12,10 +12,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use trueup_net::Prefix;
 
-pub use check::{GrantsCheck, SeenGrants};
+pub use check::GrantsCheck;
 pub use error::GrantsError;
 pub use follower::GrantsFollower;
-pub use signed::{GrantsKey, grants_public_key};
+pub use signed::grants_public_key;
 
 /// The prefixes that each host may export, for a time.
 ///

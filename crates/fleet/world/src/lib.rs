@@ -30,25 +30,25 @@ pub use acceptance::{
     Acceptance, Accepted, Collect, Contest, ContestEffect, Origin, Overlap, Protected, Refused,
     check_route,
 };
-pub use collector::{Collector, CollectorConfig, DampingConfig, Holdings, Knowledge, Seen};
-pub use deploys::{Deploy, DeployedFile, RemovedContent};
+pub use collector::{Collector, CollectorConfig, Holdings, Knowledge, Seen};
+pub use deploys::{Deploy, DeployedFile};
 #[cfg(feature = "embedded")]
 pub use embedded::Embedded;
 pub use error::{Error, ErrorKind};
-pub use exporter::{Action, ExportOp, ExportReport, Exporter, HostExporter};
+pub use exporter::{ExportOp, ExportReport, Exporter};
 #[cfg(feature = "grants")]
-pub use grants::{
-    Grants, GrantsCheck, GrantsError, GrantsFollower, GrantsKey, SeenGrants, grants_public_key,
-};
+pub use grants::{Grants, GrantsCheck, GrantsError, GrantsFollower, grants_public_key};
 pub use hash::Hash;
 pub use keys::Access;
 pub use resource_key::{Hosts, ResourceKey};
-pub use resources::{Collected, Export, Filter, Resource};
-pub use scheduler::{Choice, Schedule, Strategy};
+pub use resources::{Collected, Export, Filter};
+pub use scheduler::{Schedule, Strategy};
 pub use session::{Exported, Keeper, Renewed, Session, SessionEvent, SessionStatus};
 pub use store::{
-    Committed, Compare, Entry, KeyChange, LeaseId, ReadLimits, Revision, Snapshot, Store,
-    StoreEvent, StoreMember, StoreWatch, Transaction, TransactionLimits, Write,
+    Compare, Entry, LeaseId, Limits, Revision, Store, StoreEvent, StoreMember, StoreWatch,
+    Transaction, Write,
 };
 pub use watch::{Event, View, Watch, WatchConfig};
 pub use world::{Change, World};
+
+pub use trueup_diff::Verdict;

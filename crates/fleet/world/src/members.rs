@@ -13,7 +13,7 @@ impl World {
     ///
     /// Those of the store.
     pub fn members(&self) -> Result<BTreeMap<String, String>, Error> {
-        let entries = self.store.read(&self.keys.hosts(), None)?.entries;
+        let (_, entries) = self.store.read(&self.keys.hosts(), None)?;
         let members =
             entries.iter().filter_map(|entry| match self.member(&entry.key, Some(entry)) {
                 Decoded::Value(host, owner) => Some((host, owner)),
@@ -33,7 +33,9 @@ impl World {
     /// When the operating system refuses a thread. All else is an event.
     pub fn watch_members(&self, config: WatchConfig) -> Result<Watch<String, String>, Error> {
         let world = self.clone();
-        Watch::new(self, [self.keys.hosts()], config, move |key, entry| world.member(key, entry))
+        Watch::new(self, [self.keys.hosts()], config, move |key, entry| {
+            world.member(key, entry.map(|it| &**it))
+        })
     }
 
     fn member(&self, key: &[u8], entry: Option<&Entry>) -> Decoded<String, String> {
@@ -80,11 +82,7 @@ impl World {
             if key != own {
                 return Decoded::Other;
             }
-            match entry.map(number) {
-                None => Decoded::Gone(()),
-                Some(Ok(size)) => Decoded::Value((), size),
-                Some(Err(error)) => Decoded::Malformed(Some(()), error),
-            }
+            Decoded::of((), entry.map(|it| number(it)))
         })
     }
 }

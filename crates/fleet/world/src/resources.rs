@@ -1,6 +1,7 @@
 //! Resources: what hosts export, and collect.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::session::Mark;
 use crate::watch::Decoded;
@@ -65,19 +66,6 @@ impl Export {
     }
 }
 
-/// An exported resource, as it is in the store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resource {
-    /// What it says: input from another host.
-    pub data: Vec<u8>,
-    /// The revision that made it.
-    pub created: Revision,
-    /// The revision that wrote it last.
-    pub revision: Revision,
-    /// The lease with which it goes; none, it outlives its exporter.
-    pub lease: Option<LeaseId>,
-}
-
 /// A filter of resources. A part that is none matches all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
@@ -116,7 +104,7 @@ pub struct Collected {
     /// The revision.
     pub revision: Revision,
     /// The resources that match.
-    pub resources: BTreeMap<ResourceKey, Resource>,
+    pub resources: BTreeMap<ResourceKey, Arc<Entry>>,
     /// The hosts that have a session and have not declared all of their exports with its lease: of
     /// these a resource may be missing that will come. So also of a session without a lease.
     pub incomplete: BTreeSet<String>,
@@ -152,7 +140,7 @@ impl World {
             }
             match self.keys.parse_resource(&entry.key) {
                 Ok(key) if filters.iter().any(|it| it.matches(&key)) => {
-                    collected.resources.insert(key, resource(&entry));
+                    collected.resources.insert(key, Arc::new(entry));
                 }
                 Ok(_) => {}
                 Err(error) => collected.malformed.push(error),
@@ -174,14 +162,14 @@ impl World {
         &self,
         filters: &[Filter],
         config: WatchConfig,
-    ) -> Result<Watch<ResourceKey, Resource>, Error> {
+    ) -> Result<Watch<ResourceKey, Arc<Entry>>, Error> {
         let (keys, filters) = (self.keys.clone(), filters.to_vec());
         let [any, own, _] = self.collected_prefixes();
         Watch::new(self, [any, own], config, move |key, entry| {
             match (keys.parse_resource(key), entry) {
                 (Err(error), _) => Decoded::Malformed(None, error),
                 (Ok(id), _) if !filters.iter().any(|it| it.matches(&id)) => Decoded::Other,
-                (Ok(id), Some(entry)) => Decoded::Value(id, resource(entry)),
+                (Ok(id), Some(entry)) => Decoded::Value(id, Arc::clone(entry)),
                 (Ok(id), None) => Decoded::Gone(id),
             }
         })
@@ -198,13 +186,21 @@ impl World {
     /// # Errors
     ///
     /// Those of the store.
-    pub fn exports(&self) -> Result<BTreeMap<ResourceKey, Resource>, Error> {
+    pub fn exports(&self) -> Result<BTreeMap<ResourceKey, Arc<Entry>>, Error> {
         let entries = self.own_entries(&BTreeSet::new())?.1;
-        let own = entries.iter().filter_map(|entry| {
-            let key = self.keys.parse_resource(&entry.key).ok()?;
-            Some((key, resource(entry)))
-        });
+        let own = (entries.into_iter())
+            .filter_map(|it| Some((self.keys.parse_resource(&it.key).ok()?, Arc::new(it))));
         Ok(own.collect())
+    }
+
+    /// Reads one export of this host. A recipient that is not granted has none.
+    pub(crate) fn own_entry(&self, key: &ResourceKey) -> Result<Option<Entry>, Error> {
+        match self.entry(&self.keys.resource(key)) {
+            Err(error) if error.kind() == ErrorKind::Denied && key.recipient != Hosts::Any => {
+                Ok(None)
+            }
+            read => read,
+        }
     }
 
     /// Exports without a session: what outlives its exporter alone, as by a command that ends.
@@ -260,17 +256,17 @@ impl World {
         &self,
         also: &BTreeSet<String>,
     ) -> Result<(BTreeSet<String>, Vec<Entry>), Error> {
-        let named = self.store.read(&self.keys.recipients(self.host()), None)?;
-        let hosts: BTreeSet<String> = (named.entries.iter())
+        let (at, named) = self.store.read(&self.keys.recipients(self.host()), None)?;
+        let hosts: BTreeSet<String> = (named.iter())
             .filter_map(|entry| self.keys.parse_recipient(self.host(), &entry.key))
             .collect();
         let of_any = self.keys.resources_of(&Hosts::Any, self.host());
-        let mut own = self.store.read(&of_any, Some(named.revision))?.entries;
+        let (_, mut own) = self.store.read(&of_any, Some(at))?;
         for host in hosts.union(also) {
             let recipient = Hosts::One(host.clone());
             let prefix = self.keys.resources_of(&recipient, self.host());
-            match self.store.read(&prefix, Some(named.revision)) {
-                Ok(snapshot) => own.extend(snapshot.entries),
+            match self.store.read(&prefix, Some(at)) {
+                Ok((_, entries)) => own.extend(entries),
                 // A recipient that is not granted, or is no more, costs what is for it alone.
                 Err(error) if error.kind() == ErrorKind::Denied => {}
                 Err(error) => return Err(error),
@@ -280,16 +276,12 @@ impl World {
     }
 }
 
+/// True if so few of a host's exports are read one by one, at less cost than all of them together.
+pub(crate) fn is_few(some: usize, all: usize) -> bool {
+    some <= 4 + all / 1000
+}
+
 /// Returns the lease of a session; none if it has none, or is malformed.
 pub(crate) fn session_lease(entry: &Entry) -> Option<LeaseId> {
     Mark::parse(entry).and(entry.lease)
-}
-
-pub(crate) fn resource(entry: &Entry) -> Resource {
-    Resource {
-        data: entry.value.clone(),
-        created: entry.created,
-        revision: entry.modified,
-        lease: entry.lease,
-    }
 }

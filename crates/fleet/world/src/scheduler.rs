@@ -8,8 +8,7 @@ use crate::encoding::check_part;
 use crate::watch::{Content, Decoded};
 use crate::world::{fence, write};
 use crate::{
-    Change, Committed, Entry, Error, ErrorKind, Hash, Session, Transaction, Watch, WatchConfig,
-    World,
+    Change, Entry, Error, ErrorKind, Hash, Session, Transaction, Watch, WatchConfig, World,
 };
 
 /// How a leader chooses.
@@ -38,14 +37,14 @@ pub enum Strategy {
 /// What was chosen. It stays while no leader chooses otherwise, also when there is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Choice {
+struct Choice {
     /// The hosts, by name.
-    pub hosts: BTreeSet<String>,
+    hosts: BTreeSet<String>,
     /// The host that was chosen last.
-    pub last: Option<String>,
+    last: Option<String>,
     /// The hash of the offers that it was chosen from, if the next choice depends on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub offers: Option<Hash>,
+    offers: Option<Hash>,
 }
 
 impl Choice {
@@ -160,11 +159,8 @@ impl Session {
         if transaction.writes.is_empty() {
             return Ok(Some(Change::Unchanged));
         }
-        match world.store.commit(&transaction)? {
-            Committed::Written(_) if is_same => Ok(Some(Change::Unchanged)),
-            Committed::Written(_) => Ok(Some(Change::Changed)),
-            Committed::Stale(_) => Ok(None),
-        }
+        let written = world.store.commit(&transaction)?;
+        Ok(written.map(|_| if is_same { Change::Unchanged } else { Change::Changed }))
     }
 }
 
@@ -176,7 +172,7 @@ impl World {
     ///
     /// Those of the store.
     pub fn offers(&self, scheduler: &str) -> Result<BTreeSet<String>, Error> {
-        let entries = self.store.read(&self.keys.hosts(), None)?.entries;
+        let (_, entries) = self.store.read(&self.keys.hosts(), None)?;
         let offers = entries.iter().filter_map(|entry| {
             match self.offer(scheduler, &entry.key, Some(entry)) {
                 Decoded::Value(host, ()) => Some(host),
@@ -199,7 +195,7 @@ impl World {
         let (world, scheduler) = (self.clone(), scheduler.to_owned());
         let content = Content::ValueAndLease;
         Watch::of_content(self, [self.keys.hosts()], config, content, move |key, entry| {
-            world.offer(&scheduler, key, entry)
+            world.offer(&scheduler, key, entry.map(|it| &**it))
         })
     }
 
@@ -220,7 +216,7 @@ impl World {
                     None => Decoded::Gone(None),
                 };
             }
-            match world.offer(&scheduler, key, entry) {
+            match world.offer(&scheduler, key, entry.map(|it| &**it)) {
                 Decoded::Value(host, ()) => Decoded::Value(Some(host), ()),
                 Decoded::Gone(host) => Decoded::Gone(Some(host)),
                 // Another host's malformed key says nothing of an offer.
@@ -243,17 +239,18 @@ impl World {
         }
     }
 
-    /// Returns what a scheduler's leader chose; none if none has chosen yet.
+    /// Returns the hosts that a scheduler's leader chose; none if none has chosen yet. A choice stays
+    /// while no leader chooses otherwise, also when there is none.
     ///
     /// # Errors
     ///
     /// [`Malformed`](ErrorKind::Malformed) if it is no choice; those of the store.
-    pub fn choice(&self, scheduler: &str) -> Result<Option<Choice>, Error> {
+    pub fn choice(&self, scheduler: &str) -> Result<Option<BTreeSet<String>>, Error> {
         let entry = self.entry(&self.keys.shared("choices", scheduler))?;
-        entry.as_ref().map(Choice::parse).transpose()
+        entry.map(|it| Choice::parse(&it).map(|choice| choice.hosts)).transpose()
     }
 
-    /// Watches the choice of a scheduler. The id is the scheduler.
+    /// Watches the hosts that a scheduler's leader chose. The id is the scheduler.
     ///
     /// # Errors
     ///
@@ -262,17 +259,14 @@ impl World {
         &self,
         scheduler: &str,
         config: WatchConfig,
-    ) -> Result<Watch<String, Choice>, Error> {
+    ) -> Result<Watch<String, BTreeSet<String>>, Error> {
         let (own, id) = (self.keys.shared("choices", scheduler), scheduler.to_owned());
         Watch::new(self, [own.clone()], config, move |key, entry| {
             if key != own {
                 return Decoded::Other;
             }
-            match entry.map(Choice::parse) {
-                None => Decoded::Gone(id.clone()),
-                Some(Ok(choice)) => Decoded::Value(id.clone(), choice),
-                Some(Err(error)) => Decoded::Malformed(Some(id.clone()), error),
-            }
+            let hosts = entry.map(|it| Choice::parse(it).map(|choice| choice.hosts));
+            Decoded::of(id.clone(), hosts)
         })
     }
 }

@@ -1,6 +1,7 @@
 //! The store under the world: keys with values, revisions, transactions, leases and watches, as
 //! etcd has them.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -11,13 +12,14 @@ use crate::error::{Error, ErrorKind};
 /// Each call blocks at most for the store's timeout, of its configuration. A store does not repeat
 /// a write whose answer was lost: that is [`Indeterminate`](crate::ErrorKind::Indeterminate).
 pub trait Store: Send + Sync + 'static {
-    /// Reads all entries whose keys begin with `prefix`, from one revision: `at`, or the newest.
-    /// It is linearisable: what was acknowledged before is read.
+    /// Reads all entries whose keys begin with `prefix`, by key, from one revision: `at`, or the
+    /// newest. Returns the store's revision with them. It is linearisable: what was acknowledged
+    /// before is read.
     ///
     /// # Errors
     ///
     /// [`Compacted`](crate::ErrorKind::Compacted) if `at` is not kept any more.
-    fn read(&self, prefix: &[u8], at: Option<Revision>) -> Result<Snapshot, Error>;
+    fn read(&self, prefix: &[u8], at: Option<Revision>) -> Result<(Revision, Vec<Entry>), Error>;
 
     /// Reads one key, and none that begins so, as [`read`](Self::read) does: the newest revision.
     /// Unless a store has a better way, it reads the prefix.
@@ -26,21 +28,22 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// Those of [`read`](Self::read).
     fn read_key(&self, key: &[u8]) -> Result<Option<Entry>, Error> {
-        let entries = self.read(key, None)?.entries;
+        let (_, entries) = self.read(key, None)?;
         Ok(entries.into_iter().find(|entry| entry.key == key))
     }
 
-    /// Commits all writes of a transaction, or none: if all of its comparisons hold.
+    /// Commits all writes of a transaction, if all of its comparisons hold. Returns the revision
+    /// that wrote them; none if a comparison does not hold, and nothing is written.
     ///
     /// # Errors
     ///
     /// [`LeaseEnded`](crate::ErrorKind::LeaseEnded) if a lease of a written key is gone,
     /// [`Invalid`](crate::ErrorKind::Invalid) if it is larger than the store's
     /// [`limits`](Self::limits), or writes one key twice.
-    fn commit(&self, transaction: &Transaction) -> Result<Committed, Error>;
+    fn commit(&self, transaction: &Transaction) -> Result<Option<Revision>, Error>;
 
     /// Returns how much one transaction can hold.
-    fn limits(&self) -> TransactionLimits;
+    fn limits(&self) -> Limits;
 
     /// Watches all keys that begin with `prefix`, for changes after the revision `after`.
     ///
@@ -105,12 +108,12 @@ pub trait StoreWatch: Send {
 /// An event of a [`StoreWatch`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreEvent {
-    /// All changes of one revision, by key. A key stands there at most once.
+    /// All changes of one revision.
     Changes {
         /// The revision that made them.
         revision: Revision,
-        /// The changes.
-        changes: Vec<KeyChange>,
+        /// The entries by key; `None`: it is deleted, by a writer or with its lease.
+        changes: BTreeMap<Vec<u8>, Option<Entry>>,
     },
     /// All changes up to this revision have been delivered. The first event is one of these, of
     /// the revision that the watch began after or of a later one: it is connected.
@@ -166,34 +169,6 @@ pub struct Entry {
     pub lease: Option<LeaseId>,
 }
 
-/// All entries of a prefix, as of one revision.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Snapshot {
-    /// The revision of the store, which is at least that of each entry.
-    pub revision: Revision,
-    /// The entries, by key.
-    pub entries: Vec<Entry>,
-}
-
-/// A change of a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeyChange {
-    /// It has a new value.
-    Put(Entry),
-    /// It is deleted: by a writer, or with its lease.
-    Deleted(Vec<u8>),
-}
-
-impl KeyChange {
-    /// Returns the key.
-    pub fn key(&self) -> &[u8] {
-        match self {
-            KeyChange::Put(entry) => &entry.key,
-            KeyChange::Deleted(key) => key,
-        }
-    }
-}
-
 /// Writes that are made together, if all comparisons hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transaction {
@@ -230,24 +205,6 @@ pub enum Write {
     Delete(Vec<u8>),
 }
 
-/// What became of a [`Transaction`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Committed {
-    /// All is written, by this revision.
-    Written(Revision),
-    /// A comparison did not hold as of this revision, and nothing is written.
-    Stale(Revision),
-}
-
-/// How much one transaction can hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TransactionLimits {
-    /// The most comparisons, and the most writes. etcd's is 128 unless configured otherwise.
-    pub operations: usize,
-    /// The most bytes of keys and values. etcd's request has 1.5 MiB unless configured otherwise.
-    pub bytes: usize,
-}
-
 impl Compare {
     /// Returns the key.
     pub fn key(&self) -> &[u8] {
@@ -280,18 +237,18 @@ impl Transaction {
     /// # Errors
     ///
     /// [`Invalid`](ErrorKind::Invalid) if it is larger, or writes one key twice.
-    pub fn check(&self, limits: TransactionLimits) -> Result<(), Error> {
+    pub fn check(&self, limits: Limits) -> Result<(), Error> {
         let operations = self.compares.len().max(self.writes.len());
         let compared = self.compares.iter().map(|it| match it {
             Compare::Value(key, value) => key.len() + value.len(),
             other => other.key().len(),
         });
         let bytes = compared.chain(self.writes.iter().map(Write::size)).sum::<usize>();
-        if operations > limits.operations || bytes > limits.bytes {
+        if operations > limits.count || bytes > limits.bytes {
             let message = format!(
                 "a transaction has {operations} operations and {bytes} bytes; the store takes {} \
                  and {}: split it",
-                limits.operations, limits.bytes
+                limits.count, limits.bytes
             );
             return Err(Error::new(ErrorKind::Invalid, message));
         }
@@ -305,43 +262,30 @@ impl Transaction {
     }
 }
 
-/// How much of what a store sends is held at most: of a list, of one revision, or in the copy of a
-/// watch. A store that sends more is not followed, and what was known before stays.
-///
-/// The defaults have room for a store at the size that its hosts can use. A thousand hosts with
-/// twenty exports each are 20,000 entries and 2 MB, and a single host that exports a million routes
-/// fits too. An entry takes some 400 bytes beside its key and value, so a copy takes 1.1 GB at most,
-/// and a list that replaces it as much again for a moment.
+/// How much is taken at most: in one transaction, or of what a store sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ReadLimits {
-    /// The most entries. 2,000,000 unless set.
-    pub entries: usize,
-    /// The most bytes of keys and values. 256 MiB unless set.
+pub struct Limits {
+    /// The most comparisons and the most writes of a transaction; the most entries.
+    pub count: usize,
+    /// The most bytes of keys and values.
     pub bytes: usize,
 }
 
-impl Default for ReadLimits {
-    fn default() -> ReadLimits {
-        ReadLimits { entries: 2_000_000, bytes: 256 << 20 }
+impl Default for Limits {
+    /// Returns what is held of what a store sends, unless said otherwise: of a list, of one revision,
+    /// or in the copy of a watch. A store that sends more is not followed, and what was known before
+    /// stays.
+    ///
+    /// It has room for a store at the size that its hosts can use. A thousand hosts with twenty
+    /// exports each are 20,000 entries and 2 MB, and a single host that exports a million routes
+    /// fits too. An entry takes some 400 bytes beside its key and value, so a copy takes 1.1 GB at
+    /// most, and a list that replaces it as much again for a moment.
+    fn default() -> Limits {
+        Limits { count: 2_000_000, bytes: 256 << 20 }
     }
 }
 
-impl ReadLimits {
-    /// Sets the most entries.
-    #[must_use]
-    pub fn with_entries(mut self, entries: usize) -> Self {
-        self.entries = entries;
-        self
-    }
-
-    /// Sets the most bytes of keys and values.
-    #[must_use]
-    pub fn with_bytes(mut self, bytes: usize) -> Self {
-        self.bytes = bytes;
-        self
-    }
-
+impl Limits {
     /// Checks that so many entries may be held, with so many bytes of keys and values. `what` names
     /// them in the error.
     ///
@@ -349,13 +293,13 @@ impl ReadLimits {
     ///
     /// [`TooLarge`](ErrorKind::TooLarge) if they are more than the limits.
     pub fn check(&self, what: &str, entries: usize, bytes: usize) -> Result<(), Error> {
-        if entries <= self.entries && bytes <= self.bytes {
+        if entries <= self.count && bytes <= self.bytes {
             return Ok(());
         }
         let message = format!(
             "{what} has more than {} entries or {} bytes of keys and values, so none of it is \
              taken: delete what is not needed there, and revoke the role of the user who writes it",
-            self.entries, self.bytes
+            self.count, self.bytes
         );
         Err(Error::new(ErrorKind::TooLarge, message))
     }

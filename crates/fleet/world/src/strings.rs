@@ -14,7 +14,7 @@ impl World {
     /// Those of the store; [`Malformed`](ErrorKind::Malformed) if it is no text.
     pub fn string(&self, namespace: &str) -> Result<Option<String>, Error> {
         let entry = self.entry(&self.keys.shared("strings", namespace))?;
-        entry.map(text).transpose()
+        entry.as_ref().map(text).transpose()
     }
 
     /// Sets the string of a namespace. Setting what is set changes nothing.
@@ -76,10 +76,10 @@ impl World {
         &self,
         namespace: &str,
     ) -> Result<BTreeMap<String, Result<String, Error>>, Error> {
-        let entries = self.store.read(&self.keys.hosts(), None)?.entries;
+        let (_, entries) = self.store.read(&self.keys.hosts(), None)?;
         let of_namespace = entries.into_iter().filter_map(|entry| {
             let (host, word, name) = self.keys.parse_host(&entry.key).ok()?;
-            (word == "strings" && name.as_deref() == Some(namespace)).then(|| (host, text(entry)))
+            (word == "strings" && name.as_deref() == Some(namespace)).then(|| (host, text(&entry)))
         });
         Ok(of_namespace.collect())
     }
@@ -117,7 +117,10 @@ impl World {
     ) -> Result<Watch<String, String>, Error> {
         let (own, namespace) = (self.keys.shared("strings", namespace), namespace.to_owned());
         Watch::new(self, [own.clone()], config, move |key, entry| {
-            if key == own { decode_text(namespace.clone(), entry) } else { Decoded::Other }
+            if key != own {
+                return Decoded::Other;
+            }
+            Decoded::of(namespace.clone(), entry.map(|it| text(it)))
         })
     }
 
@@ -135,7 +138,7 @@ impl World {
         Watch::new(self, [self.keys.hosts()], config, move |key, entry| {
             match keys.parse_host(key) {
                 Ok((host, word, Some(name))) if word == "strings" && name == namespace => {
-                    decode_text(host, entry)
+                    Decoded::of(host, entry.map(|it| text(it)))
                 }
                 _ => Decoded::Other,
             }
@@ -143,18 +146,9 @@ impl World {
     }
 }
 
-fn decode_text(id: String, entry: Option<&Entry>) -> Decoded<String, String> {
-    match entry.cloned().map(text) {
-        None => Decoded::Gone(id),
-        Some(Ok(value)) => Decoded::Value(id, value),
-        Some(Err(error)) => Decoded::Malformed(Some(id), error),
-    }
-}
-
-fn text(entry: Entry) -> Result<String, Error> {
-    let Entry { key, value, .. } = entry;
-    String::from_utf8(value).map_err(|_| {
-        let message = format!("{}: the value is no text", key.escape_ascii());
+fn text(entry: &Entry) -> Result<String, Error> {
+    str::from_utf8(&entry.value).map(str::to_owned).map_err(|_| {
+        let message = format!("{}: the value is no text", entry.key.escape_ascii());
         Error::new(ErrorKind::Malformed, message)
     })
 }

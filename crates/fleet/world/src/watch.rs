@@ -78,7 +78,7 @@ impl Stopper {
 }
 
 /// Makes an item of an entry, or of a key that is gone.
-type Decode<K, V> = Box<dyn Fn(&[u8], Option<&Entry>) -> Decoded<K, V> + Send>;
+type Decode<K, V> = Box<dyn Fn(&[u8], Option<&Arc<Entry>>) -> Decoded<K, V> + Send>;
 
 pub(crate) enum Decoded<K, V> {
     /// It is none of those that are watched.
@@ -87,6 +87,17 @@ pub(crate) enum Decoded<K, V> {
     Gone(K),
     /// The id is none if it is the key that is malformed.
     Malformed(Option<K>, Error),
+}
+
+impl<K, V> Decoded<K, V> {
+    /// What an id is, of which there is this value, if any.
+    pub(crate) fn of(id: K, value: Option<Result<V, Error>>) -> Decoded<K, V> {
+        match value {
+            None => Decoded::Gone(id),
+            Some(Ok(value)) => Decoded::Value(id, value),
+            Some(Err(error)) => Decoded::Malformed(Some(id), error),
+        }
+    }
 }
 
 /// An event of a [`Watch`]. More may be added.
@@ -153,7 +164,7 @@ impl<K: Ord, V> Watch<K, V> {
         world: &World,
         prefixes: impl IntoIterator<Item = Vec<u8>>,
         config: WatchConfig,
-        decode: impl Fn(&[u8], Option<&Entry>) -> Decoded<K, V> + Send + 'static,
+        decode: impl Fn(&[u8], Option<&Arc<Entry>>) -> Decoded<K, V> + Send + 'static,
     ) -> Result<Watch<K, V>, Error> {
         Watch::of_content(world, prefixes, config, Content::Value, decode)
     }
@@ -164,7 +175,7 @@ impl<K: Ord, V> Watch<K, V> {
         prefixes: impl IntoIterator<Item = Vec<u8>>,
         config: WatchConfig,
         content: Content,
-        decode: impl Fn(&[u8], Option<&Entry>) -> Decoded<K, V> + Send + 'static,
+        decode: impl Fn(&[u8], Option<&Arc<Entry>>) -> Decoded<K, V> + Send + 'static,
     ) -> Result<Watch<K, V>, Error> {
         let feeds = Feeds::start(world, prefixes, config, content)?;
         Ok(Watch { feeds, decode: Box::new(decode) })
@@ -216,7 +227,7 @@ impl<K: Ord, V> Watch<K, V> {
             Raw::Resync(revision, entries, _) => Event::Resync(self.view(revision, &entries)),
             Raw::Interrupted(since, error) => Event::Interrupted { since, error },
             Raw::Restored(revision) => Event::Restored(revision),
-            Raw::Change { key, now, revision, .. } => match (self.decode)(&key, now.as_deref()) {
+            Raw::Change { key, now, revision, .. } => match (self.decode)(&key, now.as_ref()) {
                 Decoded::Other => return None,
                 Decoded::Value(id, value) => Event::Changed { id, value, revision },
                 Decoded::Gone(id) => Event::Deleted { id, revision },

@@ -5,10 +5,7 @@ use std::sync::Arc;
 
 use crate::encoding::check_part;
 use crate::keys::Keys;
-use crate::{
-    Committed, Compare, Entry, Error, ErrorKind, LeaseId, Revision, Snapshot, Store, Transaction,
-    Write,
-};
+use crate::{Compare, Entry, Error, ErrorKind, LeaseId, Revision, Store, Transaction, Write};
 
 /// The world, as one host sees it. Clones share the connection.
 ///
@@ -107,8 +104,8 @@ impl World {
                 writes: vec![write(key, value, lease)],
             };
             match self.store.commit(&transaction) {
-                Ok(Committed::Written(_)) => return Ok(Change::Changed),
-                Ok(Committed::Stale(_)) => {}
+                Ok(Some(_)) => return Ok(Change::Changed),
+                Ok(None) => {}
                 Err(error) if error.kind() == ErrorKind::Indeterminate => is_unknown = Some(error),
                 Err(error) => return Err(error),
             }
@@ -133,7 +130,7 @@ impl fmt::Debug for World {
 fn read_at_once(store: &dyn Store, prefixes: &[Vec<u8>]) -> Result<(Revision, Vec<Entry>), Error> {
     let (mut at, mut all) = (None, Vec::new());
     for prefix in prefixes {
-        let Snapshot { revision, entries } = store.read(prefix, at)?;
+        let (revision, entries) = store.read(prefix, at)?;
         at = Some(revision);
         all.extend(entries);
     }

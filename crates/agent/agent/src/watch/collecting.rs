@@ -132,9 +132,8 @@ impl Collecting {
 
     fn start(&self, declared: &File) -> Result<Collector> {
         let limits = declared.collects.iter().flatten().map(|it| it.limit);
-        let damping = self.config.damping;
-        let exports = limits.fold(damping.exports, u32::max);
-        let config = CollectorConfig { damping: damping.with_exports(exports), ..self.config };
+        let damping_burst = limits.fold(self.config.damping_burst, u32::max);
+        let config = CollectorConfig { damping_burst, ..self.config };
         self.surroundings.follow(self.hints.hints())?;
         let (filters, hints) = ([Filter::kind("route")], self.hints.hints());
         Ok(Collector::start(&self.world, &filters, config, hints)?)

@@ -110,7 +110,7 @@ impl ContestNotes {
 #[cfg(test)]
 mod tests {
     use trueup_file::{File, TableNames, exported_route};
-    use trueup_world::{Acceptance, Hosts, Resource, ResourceKey, Revision};
+    use trueup_world::{Acceptance, Entry, Hosts, ResourceKey, Revision};
 
     use super::*;
 
@@ -130,7 +130,9 @@ mod tests {
             };
             let data = b"{ \"dst\": \"10.20.1.0/24\", \"via\": \"10.0.0.9\" }".to_vec();
             let (created, revision) = (Revision(7), Revision(7));
-            acceptance.insert(&key, &Resource { data, created, revision, lease: None });
+            let entry =
+                Entry { key: Vec::new(), value: data, created, modified: revision, lease: None };
+            acceptance.insert(&key, &entry.into());
         }
         contested(acceptance.contests(), &[])
     }

@@ -6,7 +6,7 @@ use trueup_graph::{SourceVertex, Vertex};
 use trueup_loop::{Config, Loop};
 use trueup_reconcile::Report as _;
 use trueup_reconcile::{MemoryLedger, Outcome};
-use trueup_world::{Error, Export, ExportReport, HostExporter, SessionEvent, World};
+use trueup_world::{Error, Export, ExportReport, Exporter, SessionEvent, World};
 
 use super::reporter::Reporter;
 use super::world_status::Exports;
@@ -17,7 +17,7 @@ const INTERVAL: Duration = Duration::from_secs(60);
 /// The exports. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Exporting {
-    source: SourceVertex<HostExporter>,
+    source: SourceVertex<Exporter>,
     reporter: Reporter,
 }
 
@@ -30,7 +30,7 @@ impl Exporting {
         reporter: &Reporter,
     ) -> Exporting {
         let (of_session, of_pass) = (reporter.clone(), reporter.clone());
-        let exporter = HostExporter::new(world, owner, ttl).on_event(move |event, session| {
+        let exporter = Exporter::new(world, owner, ttl).on_event(move |event, session| {
             let (note, is_error) = words(event);
             of_session.note(&note);
             of_session.world(|world| {

@@ -9,8 +9,7 @@ use trueup_net::{IfName, Route, RouteKey};
 use trueup_reconcile::Source as _;
 use trueup_rtnl::{self as rtnl, Namespace, Rtnl};
 use trueup_world::{
-    Acceptance, Accepted, Collect, Contest, Grants, Holdings, Protected, Resource, ResourceKey,
-    Seen,
+    Acceptance, Accepted, Collect, Contest, Entry, Grants, Holdings, Protected, ResourceKey, Seen,
 };
 
 use super::probation::Sentence;
@@ -90,7 +89,7 @@ impl Collection {
         host: &str,
         protected: Protected,
         granted: Option<Arc<Grants>>,
-        resources: &BTreeMap<ResourceKey, Resource>,
+        resources: &BTreeMap<ResourceKey, Arc<Entry>>,
     ) -> Collection {
         let mut collection = Collection::empty(declared, host, granted, |all| all);
         collection.protect(&protected);

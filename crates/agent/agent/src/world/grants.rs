@@ -3,24 +3,21 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::error::{Context as _, Result, bail};
+use crate::error::{Context as _, Result};
 use trueup_file as file;
 use trueup_reconcile::{Claim, Hints, Ledger};
-use trueup_world::{
-    Error, ErrorKind, Grants, GrantsCheck, GrantsFollower, GrantsKey, SeenGrants, WatchConfig,
-    World,
-};
+use trueup_world::{Error, ErrorKind, Grants, GrantsCheck, GrantsFollower, WatchConfig, World};
 
 use crate::state::{LedgerOf, State, StateFile};
 
-/// Returns the operator's key, if the file has one.
+/// Returns what verifies the operator's lists, if the file has a key.
 ///
 /// # Errors
 ///
 /// When it is none.
-pub fn grants_key(named: &file::World) -> Result<Option<GrantsKey>> {
-    let key = named.grants_key.as_ref().map(GrantsKey::new);
-    key.transpose().context("grants_key in [world]")
+pub fn grants_check(named: &file::World) -> Result<Option<GrantsCheck>> {
+    let check = named.grants_key.as_ref().map(GrantsCheck::new);
+    check.transpose().context("grants_key in [world]")
 }
 
 /// Reads the grants that count now; none if the file has no key.
@@ -32,13 +29,11 @@ pub fn read_grants(
     world: &World,
     named: &file::World,
     state: &StateFile,
-    record: impl FnOnce(&SeenGrants) -> Result<(), Error>,
+    record: impl FnOnce(&str) -> Result<(), Error>,
 ) -> Result<Option<Arc<Grants>>> {
-    let Some(key) = grants_key(named)? else {
+    let Some(mut check) = check_of(named, &state.read_ledger(LedgerOf::World)?)? else {
         return Ok(None);
     };
-    let seen = seen(&state.read_ledger(LedgerOf::World)?, &key)?;
-    let mut check = GrantsCheck::new(key, seen);
     let grants = world.grants(&mut check, SystemTime::now(), record);
     Ok(Some(Arc::new(grants?)))
 }
@@ -54,12 +49,10 @@ pub(crate) fn follow_grants(
     state: &State,
     hints: Hints,
 ) -> Result<Option<Arc<GrantsFollower>>> {
-    let Some(key) = grants_key(named)? else {
+    let Some(check) = check_of(named, &state.ledger(LedgerOf::World))? else {
         return Ok(None);
     };
-    let seen = seen(&state.ledger(LedgerOf::World), &key)?;
     let record = recorder(state, named);
-    let check = GrantsCheck::new(key, seen);
     let follower = GrantsFollower::start(world, check, record, WatchConfig::default(), hints)?;
     Ok(Some(Arc::new(follower)))
 }
@@ -68,27 +61,26 @@ pub(crate) fn follow_grants(
 pub(crate) fn recorder(
     state: &State,
     named: &file::World,
-) -> impl FnMut(&SeenGrants) -> Result<(), Error> + Send + 'static {
+) -> impl FnMut(&str) -> Result<(), Error> + Send + 'static {
     let mut ledger = state.ledger(LedgerOf::World);
     let key = named.grants_key.unwrap_or_default();
     move |seen| {
-        let claim = Claim::Ours(seen.to_text().into_bytes());
+        let claim = Claim::Ours(seen.as_bytes().to_vec());
         let recorded = ledger.commit_outcomes([(entry(&key), claim)].into());
         recorded.map_err(|error| Error::new(ErrorKind::Store, error.to_string()).with_source(error))
     }
 }
 
-/// Returns the list that was seen last.
-fn seen(ledger: &impl Ledger, key: &GrantsKey) -> Result<Option<SeenGrants>> {
-    let mut owned = ledger.owned()?;
-    let Some(value) = owned.remove(&entry(key.as_bytes())) else {
+/// Returns what verifies the operator's lists, and remembers the one that was seen last.
+fn check_of(named: &file::World, ledger: &impl Ledger) -> Result<Option<GrantsCheck>> {
+    let (Some(check), Some(key)) = (grants_check(named)?, &named.grants_key) else {
         return Ok(None);
     };
-    let text = str::from_utf8(&value).ok();
-    match text.and_then(SeenGrants::from_text) {
-        Some(seen) => Ok(Some(seen)),
-        None => bail!("the ledger does not say which grants were seen last"),
-    }
+    let Some(seen) = ledger.owned()?.remove(&entry(key)) else {
+        return Ok(Some(check));
+    };
+    let check = check.with_seen(&String::from_utf8_lossy(&seen));
+    check.map(Some).context("the ledger does not say which grants were seen last")
 }
 
 /// The key of the record in the ledger.

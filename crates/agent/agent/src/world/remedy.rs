@@ -5,8 +5,7 @@ use std::time::Duration;
 use trueup_etcd::EtcdStore;
 use trueup_file::World;
 use trueup_world::{
-    Committed, Error, ErrorKind, LeaseId, Revision, Snapshot, Store, StoreMember, StoreWatch,
-    Transaction, TransactionLimits,
+    Entry, Error, ErrorKind, LeaseId, Limits, Revision, Store, StoreMember, StoreWatch, Transaction,
 };
 
 use super::store::OnReplaced;
@@ -70,15 +69,15 @@ impl WithRemedy {
 }
 
 impl Store for WithRemedy {
-    fn read(&self, prefix: &[u8], at: Option<Revision>) -> Result<Snapshot, Error> {
+    fn read(&self, prefix: &[u8], at: Option<Revision>) -> Result<(Revision, Vec<Entry>), Error> {
         self.etcd.read(prefix, at).map_err(|it| self.remedy(it))
     }
 
-    fn commit(&self, transaction: &Transaction) -> Result<Committed, Error> {
+    fn commit(&self, transaction: &Transaction) -> Result<Option<Revision>, Error> {
         self.etcd.commit(transaction).map_err(|it| self.remedy(it))
     }
 
-    fn limits(&self) -> TransactionLimits {
+    fn limits(&self) -> Limits {
         self.etcd.limits()
     }
 

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use serde::Serialize;
 use trueup::Namespace;
-use trueup::world::{Filter, Grants, Resource, ResourceKey, World};
+use trueup::world::{Entry, Filter, Grants, ResourceKey, World};
 use trueup_file as file;
 
 use trueup_agent::Declared;
@@ -168,7 +168,7 @@ impl Opened {
     fn collection(
         &self,
         granted: Option<Arc<Grants>>,
-        resources: &BTreeMap<ResourceKey, Resource>,
+        resources: &BTreeMap<ResourceKey, Arc<Entry>>,
     ) -> Result<Collection> {
         let protected = self.declared.protected(&self.namespace, &self.named)?;
         let (file, host) = (&self.declared.file, self.world.host());

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use etcd_client::EventType;
 use etcd_client::proto::{PbEvent, PbWatchResponse};
-use trueup_world::{ErrorKind, KeyChange, ReadLimits, Revision, StoreEvent};
+use trueup_world::{Entry, ErrorKind, Limits, Revision, StoreEvent};
 
 use crate::endpoints::revision;
 use crate::failure::Failure;
@@ -21,18 +21,20 @@ pub(super) struct Assembly {
     /// The changes that were delivered last: revisions, and hashes of keys.
     recent: BTreeSet<(u64, u64)>,
     /// The newest revision of a response that is not whole yet, by key: more of it may come.
-    parts: Option<(u64, BTreeMap<Vec<u8>, KeyChange>)>,
+    parts: Option<(u64, Changes)>,
     /// How many changes came of that revision, and their bytes.
     held: (usize, usize),
-    limits: ReadLimits,
+    limits: Limits,
     /// True if the answer to a request of progress comes after all changes up to there.
     is_ordered: bool,
     /// Where it is not: an answer, and when it came. No change has come since.
     answered: Option<(u64, Instant)>,
 }
 
-/// Changes by key, by the revision that made them.
-type Revisions = BTreeMap<u64, BTreeMap<Vec<u8>, KeyChange>>;
+/// What became of keys: the entry, or none.
+type Changes = BTreeMap<Vec<u8>, Option<Entry>>;
+/// Changes by the revision that made them.
+type Revisions = BTreeMap<u64, Changes>;
 
 /// So long no change comes until an answer is believed that may have overtaken some.
 const QUIET: Duration = Duration::from_secs(1);
@@ -42,7 +44,7 @@ const ALL_WATCHES: i64 = -1;
 const REMEMBERED: usize = 1024;
 
 impl Assembly {
-    pub(super) fn new(after: Revision, is_ordered: bool, limits: ReadLimits) -> Assembly {
+    pub(super) fn new(after: Revision, is_ordered: bool, limits: Limits) -> Assembly {
         Assembly {
             begun: after.0,
             delivered: after.0,
@@ -79,19 +81,18 @@ impl Assembly {
         self.answered = None;
         let mut revisions = BTreeMap::from_iter(self.parts.take());
         for event in response.events {
-            let (made_by, change) = change(event)?;
+            let (made_by, key, now) = change(event)?;
             if made_by > self.delivered {
-                let key = change.key().to_vec();
                 let newest = revisions.last_key_value().map(|it| *it.0);
                 if newest < Some(made_by) {
                     self.held = (0, 0);
                 }
                 if newest <= Some(made_by) {
                     self.held.0 += 1;
-                    self.held.1 += size_of(&change);
+                    self.held.1 += size_of(&key, now.as_ref());
                 }
-                revisions.entry(made_by).or_insert_with(BTreeMap::new).insert(key, change);
-            } else if made_by > self.begun && !self.recent.contains(&trace(made_by, &change)) {
+                revisions.entry(made_by).or_insert_with(BTreeMap::new).insert(key, now);
+            } else if made_by > self.begun && !self.recent.contains(&trace(made_by, &key)) {
                 return Err(self.late(made_by));
             }
         }
@@ -106,18 +107,14 @@ impl Assembly {
 
     fn deliver(&mut self, revisions: Revisions) -> Vec<StoreEvent> {
         for (made_by, changes) in &revisions {
-            let traces = changes.values().map(|change| trace(*made_by, change));
-            self.recent.extend(traces);
+            self.recent.extend(changes.keys().map(|key| trace(*made_by, key)));
             self.delivered = *made_by;
             while self.recent.len() > REMEMBERED {
                 self.recent.pop_first();
             }
         }
         (revisions.into_iter())
-            .map(|(made_by, changes)| StoreEvent::Changes {
-                revision: Revision(made_by),
-                changes: changes.into_values().collect(),
-            })
+            .map(|(made_by, changes)| StoreEvent::Changes { revision: Revision(made_by), changes })
             .collect()
     }
 
@@ -158,17 +155,14 @@ impl Assembly {
     }
 }
 
-pub(super) fn size_of(change: &KeyChange) -> usize {
-    match change {
-        KeyChange::Put(entry) => entry.key.len() + entry.value.len(),
-        KeyChange::Deleted(key) => key.len(),
-    }
+pub(super) fn size_of(key: &[u8], now: Option<&Entry>) -> usize {
+    key.len() + now.map_or(0, |entry| entry.value.len())
 }
 
 /// What is remembered of a delivered change: a member may repeat it (etcd#15271).
-fn trace(made_by: u64, change: &KeyChange) -> (u64, u64) {
+fn trace(made_by: u64, key: &[u8]) -> (u64, u64) {
     let mut hasher = DefaultHasher::new();
-    change.key().hash(&mut hasher);
+    key.hash(&mut hasher);
     (made_by, hasher.finish())
 }
 
@@ -197,14 +191,14 @@ pub(super) fn cancelled(response: &PbWatchResponse) -> Failure {
         .unwrap_or_else(|| Failure::broken(format!("the watch was cancelled: {reason:?}")))
 }
 
-/// A change and the revision that made it.
-fn change(event: PbEvent) -> Result<(u64, KeyChange), Failure> {
+/// The revision that made a change, the key, and its entry unless it is deleted.
+fn change(event: PbEvent) -> Result<(u64, Vec<u8>, Option<Entry>), Failure> {
     let kv =
         event.kv.ok_or_else(|| Failure::void(ErrorKind::Store, "a watch event without a key"))?;
     let made_by = revision(kv.mod_revision)?;
     match EventType::try_from(event.r#type) {
-        Ok(EventType::Put) => Ok((made_by, KeyChange::Put(entry(kv)?))),
-        Ok(EventType::Delete) => Ok((made_by, KeyChange::Deleted(kv.key))),
+        Ok(EventType::Put) => Ok((made_by, kv.key.clone(), Some(entry(kv)?))),
+        Ok(EventType::Delete) => Ok((made_by, kv.key, None)),
         Err(_) => {
             let message = format!("a watch event of type {}", event.r#type);
             Err(Failure::void(ErrorKind::Store, message))

@@ -9,7 +9,7 @@ use std::time::Duration;
 use trueup_contracts::etcd::{Authority, Cluster, ClusterOptions, write_secret};
 use trueup_etcd::{Administrator, Config, EtcdStore, Exposure};
 use trueup_testkit::wait_until;
-use trueup_world::{Access, Committed, ErrorKind, Revision, Store};
+use trueup_world::{Access, ErrorKind, Revision, Store};
 
 use crate::help::{
     SOON, assert_kind, change, end, one, one_with, open, open_with, put, set, set_at_last,
@@ -45,8 +45,8 @@ pub(crate) fn a_user_does_only_what_its_role_allows() {
     let a = open(user(&cluster, "a", "secret"));
     set(&a, "/t/a/x", "1");
     set(&a, "/t/in/x", "1");
-    assert_eq!(a.read(b"/t/a/", None).unwrap().entries.len(), 1);
-    assert!(a.read(b"/t/any/", None).unwrap().entries.is_empty());
+    assert_eq!(a.read(b"/t/a/", None).unwrap().1.len(), 1);
+    assert!(a.read(b"/t/any/", None).unwrap().1.is_empty());
     let mut watch = a.watch(b"/t/a/", Revision(1)).unwrap();
     assert!(change(&mut watch).ends_with(" /t/a/x=1"));
     for key in ["/t/b/x", "/t/any/x", "/t"] {
@@ -174,7 +174,7 @@ pub(crate) fn clients_without_a_certificate_are_refused() {
     let untrusted = open(untrusted);
     assert!(untrusted.commit(&put("/a", "2", None)).is_err());
     let now = open(cluster.config()).read(b"/", None).unwrap();
-    assert_eq!(now.revision, Revision(2));
+    assert_eq!(now.0, Revision(2));
 }
 
 pub(crate) fn replaced_certificates_are_read_again() {
@@ -195,7 +195,7 @@ pub(crate) fn replaced_certificates_are_read_again() {
     let mut watch = store.watch(b"/", Revision(2)).unwrap();
     assert_eq!(change(&mut watch), "3: /a=2");
     let written = store.commit(&put("/a", "3", None)).unwrap();
-    assert_eq!(written, Committed::Written(Revision(4)));
+    assert_eq!(written, Some(Revision(4)));
 }
 
 /// First both authorities are trusted, then the other one issues all certificates, then the former

@@ -60,7 +60,7 @@ fn host(file: &Path) {
         let export = [Export::new("route", "x", off)];
         session.declare(&export).unwrap().into_result().unwrap();
         match watch.next(SOON).unwrap() {
-            Some(Event::Changed { value, .. }) => assert_eq!(value.data, off.as_bytes()),
+            Some(Event::Changed { value, .. }) => assert_eq!(value.value, off.as_bytes()),
             other => panic!("{off}: {other:?}"),
         }
         let status = session.status();

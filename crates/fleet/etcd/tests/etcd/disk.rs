@@ -56,7 +56,7 @@ pub(crate) fn a_member_whose_disk_is_full_loses_nothing() {
     };
     let snapshot = read(&[member]);
     assert_eq!(snapshot, read(&[(member + 1) % 3]));
-    let keys: Vec<_> = snapshot.entries.iter().map(|entry| &entry.key[..]).collect();
+    let keys: Vec<_> = snapshot.1.iter().map(|entry| &entry.key[..]).collect();
     assert!(written.iter().all(|key| keys.contains(&key.as_bytes())));
     cluster.kill(member).unwrap();
     run("umount", &[&data.to_string_lossy()]);

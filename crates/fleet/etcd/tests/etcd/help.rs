@@ -1,12 +1,12 @@
 //! What the tests have in common.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use trueup_contracts::etcd::{Cluster, ClusterOptions};
 use trueup_etcd::{Config, EtcdStore};
 use trueup_world::{
-    Committed, Error, ErrorKind, KeyChange, LeaseId, Revision, Store, StoreEvent, StoreWatch,
-    Transaction, Write,
+    Entry, Error, ErrorKind, LeaseId, Revision, Store, StoreEvent, StoreWatch, Transaction, Write,
 };
 
 /// Long enough for what should come, on a busy machine.
@@ -47,10 +47,7 @@ pub(crate) fn used(cluster: &Cluster, store: &EtcdStore) -> usize {
 
 /// Sets a key. Returns the revision.
 pub(crate) fn set(store: &EtcdStore, key: &str, value: &str) -> Revision {
-    match store.commit(&put(key, value, None)).unwrap() {
-        Committed::Written(revision) => revision,
-        Committed::Stale(_) => panic!("nothing was compared"),
-    }
+    store.commit(&put(key, value, None)).unwrap().expect("nothing was compared")
 }
 
 /// As [`set`], again and again while the store is not available.
@@ -58,7 +55,7 @@ pub(crate) fn set_at_last(store: &EtcdStore, key: &str, value: &str) -> Revision
     let end = Instant::now() + SOON;
     loop {
         match store.commit(&put(key, value, None)) {
-            Ok(Committed::Written(revision)) => return revision,
+            Ok(Some(revision)) => return revision,
             Err(error) if error.is_retryable() && Instant::now() < end => {}
             other => panic!("{other:?}"),
         }
@@ -88,13 +85,13 @@ pub(crate) fn change(watch: &mut Box<dyn StoreWatch>) -> String {
     panic!("no change came");
 }
 
-pub(crate) fn shown(revision: Revision, changes: &[KeyChange]) -> String {
+pub(crate) fn shown(revision: Revision, changes: &BTreeMap<Vec<u8>, Option<Entry>>) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let changes = changes.iter().map(|change| match change {
-        KeyChange::Put(entry) => format!(" {}={}", text(&entry.key), text(&entry.value)),
-        KeyChange::Deleted(key) => format!(" -{}", text(key)),
+    let words = changes.iter().map(|(key, now)| match now {
+        Some(entry) => format!(" {}={}", text(key), text(&entry.value)),
+        None => format!(" -{}", text(key)),
     });
-    format!("{revision}:{}", changes.collect::<String>())
+    format!("{revision}:{}", words.collect::<String>())
 }
 
 /// The error with which a watch ends.

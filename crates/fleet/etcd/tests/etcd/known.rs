@@ -10,8 +10,7 @@ use trueup_contracts::etcd::{Cluster, ClusterOptions};
 use trueup_etcd::EtcdStore;
 use trueup_testkit::wait_until;
 use trueup_world::{
-    Committed, ErrorKind, Export, Renewed, Revision, Session, Store, StoreEvent, Transaction,
-    World, Write,
+    ErrorKind, Export, Renewed, Revision, Session, Store, StoreEvent, Transaction, World, Write,
 };
 
 use crate::help::{
@@ -38,7 +37,7 @@ pub(crate) fn a_keep_alive_of_a_lost_lease_is_no_success() {
     assert_kind(store.renew(lease), ErrorKind::LeaseEnded);
     assert_kind(store.renew(lease), ErrorKind::LeaseEnded);
     assert_kind(store.commit(&put("/a", "2", Some(lease))), ErrorKind::LeaseEnded);
-    assert!(store.read(b"/", None).unwrap().entries.is_empty());
+    assert!(store.read(b"/", None).unwrap().1.is_empty());
     store.revoke(lease).unwrap();
 }
 
@@ -54,7 +53,7 @@ pub(crate) fn a_time_to_live_is_rounded_up_and_never_down() {
         let written = store.commit(&put("/a", "1", Some(lease)));
         let renewed = Instant::now();
         match (written, store.renew(lease)) {
-            (Ok(Committed::Written(written)), Ok(rest)) => break (lease, written, renewed, rest),
+            (Ok(Some(written)), Ok(rest)) => break (lease, written, renewed, rest),
             (_, Err(error)) if begun.elapsed() < SOON => {
                 assert_eq!(error.kind(), ErrorKind::LeaseEnded, "{error}");
             }
@@ -89,7 +88,7 @@ pub(crate) fn a_watch_of_compacted_changes_ends() {
     set(&store, "/a", "5");
     assert_eq!(change(&mut early), "7: /a=5");
     let old = store.read(b"/", Some(Revision(5))).unwrap();
-    assert_eq!((old.revision, &*old.entries[0].value), (Revision(5), &b"3"[..]));
+    assert_eq!((old.0, &*old.1[0].value), (Revision(5), &b"3"[..]));
 }
 
 /// Without it a quiet watch would stay at a revision that is compacted later.
@@ -119,7 +118,7 @@ pub(crate) fn a_deletion_at_the_compacted_revision_is_not_missed() {
     let before = set(&store, "/a", "1");
     let delete = Transaction { compares: vec![], writes: vec![Write::Delete(b"/a".to_vec())] };
     let deleted = Revision(before.0 + 1);
-    let written = Committed::Written(deleted);
+    let written = Some(deleted);
     assert_eq!(store.commit(&delete).unwrap(), written);
     set(&store, "/b", "1");
     cluster.compact(deleted).unwrap();
@@ -146,7 +145,7 @@ pub(crate) fn a_write_whose_answer_is_lost_is_not_sent_again() {
     let patient = open(cluster.config());
     let now = patient.read(b"/", None).unwrap();
     let mut watch = watch_at_last(&patient, begun);
-    let seen: Vec<_> = (begun.0..now.revision.0).map(|_| change(&mut watch)).collect();
+    let seen: Vec<_> = (begun.0..now.0.0).map(|_| change(&mut watch)).collect();
     let writes = |what: &str| seen.iter().filter(|seen| seen.contains(what)).count();
     // The end may be written more than once, as it is sent until it is known to be there.
     assert!(writes("/a=1") <= 1 && writes("/b=end") >= 1, "{seen:?}");
@@ -174,8 +173,8 @@ pub(crate) fn a_store_restored_from_an_older_copy_is_noticed() {
     assert_kind(store.watch(b"/", newest).map(drop), ErrorKind::Compacted);
     assert_kind(store.read(b"/", Some(newest)), ErrorKind::Compacted);
     let now = store.read(b"/", None).unwrap();
-    assert_eq!(&*now.entries[0].value, b"1");
-    store.watch(b"/", now.revision).unwrap();
+    assert_eq!(&*now.1[0].value, b"1");
+    store.watch(b"/", now.0).unwrap();
 }
 
 /// What was exported or withdrawn after the copy was made is so again soon, and not only when all
@@ -237,7 +236,7 @@ pub(crate) fn another_cluster_at_the_same_address_is_refused() {
     assert!(error.to_string().contains("cluster"), "{error}");
     assert_kind(store.watch(b"/", Revision(1)).map(drop), ErrorKind::Replaced);
     let store = open(second.config());
-    assert!(store.read(b"/", None).unwrap().entries.is_empty());
+    assert!(store.read(b"/", None).unwrap().1.is_empty());
     // Without a member a call is refused, and does not use up its time.
     let store = open_with(second.config().with_timeout(2 * SOON));
     drop(second);

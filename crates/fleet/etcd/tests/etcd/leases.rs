@@ -34,7 +34,7 @@ pub(crate) fn a_dead_host_s_keys_go_after_a_leader_change() {
         let killed = died.elapsed();
         wait_until("the key is gone", || {
             let now = store.read(b"/a", None);
-            now.is_ok_and(|now| now.entries.is_empty())
+            now.is_ok_and(|now| now.1.is_empty())
         });
         let gone = died.elapsed();
         println!("leader killed after {killed:.1?}: keys gone after {gone:.1?}");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use trueup_contracts::etcd::{Cluster, ClusterOptions};
 use trueup_testkit::wait_until;
-use trueup_world::{Committed, Error, ErrorKind, LeaseId, Revision, Store, Transaction, Write};
+use trueup_world::{Error, ErrorKind, LeaseId, Revision, Store, Transaction, Write};
 
 use crate::help::{
     SOON, assert_kind, change, end, one, one_with, open, open_with, put, set, set_at_last, used,
@@ -83,7 +83,7 @@ pub(crate) fn calls_go_on_with_another_member() {
     assert_eq!(silent.len(), 1);
     assert_eq!(silent[0].name, format!("m{paused}"));
     assert!(silent[0].faults[0].contains("in time"), "{silent:?}");
-    assert_eq!(store.read(b"/", None).unwrap().entries.len(), 1);
+    assert_eq!(store.read(b"/", None).unwrap().1.len(), 1);
     cluster.resume(paused).unwrap();
     // One that ended refuses connections: nothing is lost, and a write goes elsewhere, too.
     cluster.kill(used(&cluster, &store)).unwrap();
@@ -175,7 +175,7 @@ pub(crate) fn a_change_of_leader_loses_and_invents_nothing() {
         for (value, outcome) in outcomes {
             let delivered = seen.remove(&value);
             match outcome {
-                Ok(Committed::Written(revision)) => {
+                Ok(Some(revision)) => {
                     assert_eq!(delivered, Some(revision.0), "{value} was lost");
                 }
                 Err(error) if error.kind() == ErrorKind::Indeterminate => {}
@@ -216,12 +216,12 @@ pub(crate) fn a_full_store_is_read_and_not_written() {
     assert!(full.is_retryable());
     assert_kind(store.grant(SOON), ErrorKind::NoSpace);
     let snapshot = store.read(b"/", None).unwrap();
-    store.watch(b"/", snapshot.revision).unwrap();
+    store.watch(b"/", snapshot.0).unwrap();
     store.renew(lease).unwrap();
     let members = store.members().unwrap();
     assert!(members[0].faults[0].contains("NOSPACE"), "{members:?}");
     // As an administrator does it.
-    cluster.compact(snapshot.revision).unwrap();
+    cluster.compact(snapshot.0).unwrap();
     let delete = Transaction { compares: vec![], writes: vec![Write::Delete(b"/a".to_vec())] };
     let deleted = store.commit(&delete);
     assert!(deleted.is_ok(), "{deleted:?}");

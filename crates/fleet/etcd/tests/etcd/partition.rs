@@ -97,7 +97,7 @@ pub(crate) fn compaction_while_cut_off_is_reported() {
     assert_eq!(error.kind(), ErrorKind::Compacted);
     // What it holds by now is read anew, deletions by their absence.
     let now = other.read(b"/", None).unwrap();
-    assert_eq!(now.entries.len(), 1);
-    assert_eq!(&*now.entries[0].value, b"3");
+    assert_eq!(now.1.len(), 1);
+    assert_eq!(&*now.1[0].value, b"3");
     assert_eq!(other.renew(lease).unwrap_err().kind(), ErrorKind::LeaseEnded);
 }

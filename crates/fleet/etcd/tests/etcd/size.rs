@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use trueup_reconcile::Hints;
 use trueup_world::{
-    Collector, CollectorConfig, Committed, Export, Filter, Knowledge, Revision, Seen, Session,
-    Store, StoreEvent, Transaction, World, Write,
+    Collector, CollectorConfig, Export, Filter, Knowledge, Revision, Seen, Session, Store,
+    StoreEvent, Transaction, World, Write,
 };
 
 use crate::help::{SOON, one, open, put, set};
@@ -48,14 +48,14 @@ pub(crate) fn a_large_range_is_read_in_pages_of_one_revision() {
         let mut revisions = Vec::new();
         for _ in 0..15 {
             let snapshot = store.read(b"/", None).unwrap();
-            let entries = &snapshot.entries;
+            let entries = &snapshot.1;
             assert_eq!(entries.len(), KEYS);
             assert!(entries.is_sorted_by(|a, b| a.key < b.key));
-            assert!(entries.iter().all(|entry| entry.modified <= snapshot.revision));
+            assert!(entries.iter().all(|entry| entry.modified <= snapshot.0));
             assert_eq!(entries[0].value, entries[KEYS - 1].value);
             assert_eq!(entries[0].modified, entries[KEYS - 1].modified);
-            revisions.push(snapshot.revision);
-            let again = store.read(b"/", Some(snapshot.revision)).unwrap();
+            revisions.push(snapshot.0);
+            let again = store.read(b"/", Some(snapshot.0)).unwrap();
             assert_eq!(again, snapshot);
         }
         ended.store(true, Ordering::Relaxed);
@@ -73,8 +73,8 @@ pub(crate) fn large_values_are_read_in_smaller_pages() {
         store.commit(&put(&format!("/{key:02}"), value, None)).unwrap();
     }
     let snapshot = store.read(b"/", None).unwrap();
-    assert_eq!(snapshot.entries.len(), 50);
-    for (key, entry) in (0..50).zip(&snapshot.entries) {
+    assert_eq!(snapshot.1.len(), 50);
+    for (key, entry) in (0..50).zip(&snapshot.1) {
         assert!(entry.value.len() == 1_400_000 && entry.value[0] == key);
     }
 }
@@ -85,7 +85,7 @@ pub(crate) fn a_revision_larger_than_a_message_is_one_event() {
     for round in 0..4 {
         let writes = (0..100).map(|key| entry(format!("/{key:02}"), vec![round; 14_000]));
         let transaction = Transaction { compares: vec![], writes: writes.collect() };
-        let written = Committed::Written(Revision(2 + u64::from(round)));
+        let written = Some(Revision(2 + u64::from(round)));
         assert_eq!(store.commit(&transaction).unwrap(), written);
     }
     let mut watch = store.watch(b"/", Revision(1)).unwrap();
@@ -160,7 +160,7 @@ pub(crate) fn a_host_that_exports_without_end_costs_a_reader_what_it_stores() {
         Knowledge::Known(held) => {
             let of_good = held.resources().find(|it| it.0.exporter == "good");
             held.changes.len() as u64 == count + 1
-                && of_good.is_some_and(|it| it.1.data == data.as_bytes())
+                && of_good.is_some_and(|it| it.1.value == data.as_bytes())
         }
     };
     let wait = |what: &str, data: &str| {

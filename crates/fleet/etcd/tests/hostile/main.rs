@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use fake::{Answers, Member};
 use trueup_etcd::EtcdStore;
-use trueup_world::ReadLimits;
+use trueup_world::Limits;
 
 /// Long enough for what should come, on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
@@ -25,8 +25,8 @@ const BYTES: usize = 4 << 20;
 /// What a client may have been sent: what it holds, a message of 4 MiB more, and what is on its way.
 const SENT: u64 = 16 << 20;
 
-fn limits() -> ReadLimits {
-    ReadLimits::default().with_entries(ENTRIES).with_bytes(BYTES)
+fn limits() -> Limits {
+    Limits { count: ENTRIES, bytes: BYTES }
 }
 
 fn open(member: &Member) -> EtcdStore {

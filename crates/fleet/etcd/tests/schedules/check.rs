@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use trueup_world::{KeyChange, LeaseId, Revision, Snapshot};
+use trueup_world::{Entry, LeaseId, Revision};
 
-use crate::hosts::{Sent, Watched, Written};
+use crate::hosts::{Changes, Sent, Watched, Written};
 
 /// Figures of a case, or of several.
 #[derive(Debug, Default)]
@@ -65,7 +65,7 @@ impl fmt::Display for Figures {
 pub(crate) fn check(
     writers: &[Written],
     watchers: &[Watched],
-    now: &Snapshot,
+    (last, now): (Revision, &[Entry]),
 ) -> Result<Figures, String> {
     let history = history(watchers)?;
     let attempts = || writers.iter().flat_map(|writer| &writer.attempts);
@@ -77,16 +77,14 @@ pub(crate) fn check(
     // What was acknowledged is there.
     for ((key, value), revision) in attempts() {
         let Some(at) = revision else { continue };
-        let seen =
-            history.get(at).and_then(|changes| changes.iter().find(|change| change.key() == key));
+        let seen = history.get(at).and_then(|changes| changes.get(key));
         let is_there = match (seen, value) {
-            (Some(KeyChange::Put(entry)), Some(value)) => entry.value == *value,
-            (Some(KeyChange::Deleted(_)), None) => true,
+            (Some(Some(entry)), Some(value)) => entry.value == *value,
+            (Some(None), None) => true,
             // A deletion of what was not there changes nothing.
             (None, None) => {
-                let mut earlier = history.range(..=*at).flat_map(|it| it.1).rev();
-                let last = earlier.find(|change| change.key() == key);
-                has_gap || !matches!(last, Some(KeyChange::Put(_)))
+                let last = history.range(..=*at).rev().find_map(|(_, it)| it.get(key));
+                has_gap || !matches!(last, Some(Some(_)))
             }
             _ => false,
         };
@@ -106,11 +104,11 @@ pub(crate) fn check(
     let mut leases: BTreeMap<&[u8], Option<LeaseId>> = BTreeMap::new();
     let mut expired = 0;
     for (at, changes) in &history {
-        for change in changes {
-            match change {
-                KeyChange::Put(entry) => {
+        for (key, now) in changes {
+            match now {
+                Some(entry) => {
                     let value = &*entry.value;
-                    leases.insert(&entry.key, entry.lease);
+                    leases.insert(key, entry.lease);
                     if value == b"end" {
                         continue;
                     }
@@ -127,18 +125,18 @@ pub(crate) fn check(
                         return Err(format!("of {} and at {at}: {entry:?}", entry.modified));
                     }
                 }
-                KeyChange::Deleted(key) => {
+                None => {
                     let deletes = |it: &&Sent| {
                         it.0.0 == *key && it.0.1.is_none() && it.1.is_none_or(|of| of == *at)
                     };
-                    let by_lease = leases.get(&**key).copied().flatten();
+                    let by_lease = leases.get(&key[..]).copied().flatten();
                     match by_lease {
                         Some(lease) if ended.contains(&lease) => expired += 1,
                         // The put with the lease is in a gap.
                         None if has_gap => {}
                         _ if attempts().any(|it| deletes(&it)) => {}
                         _ => {
-                            let (last, key) = (now.revision, text(key));
+                            let key = text(key);
                             return Err(format!("deleted by none at {at} of {last}: {key}"));
                         }
                     }
@@ -146,23 +144,22 @@ pub(crate) fn check(
             }
         }
     }
-    let entries = now.entries.iter();
-    let entries: BTreeMap<_, _> = entries.map(|it| (it.key.clone(), it.value.clone())).collect();
+    let entries: BTreeMap<_, _> = now.iter().map(|it| (it.key.clone(), it.value.clone())).collect();
     for watcher in watchers {
         let keys: BTreeSet<_> = watcher.entries.keys().chain(entries.keys()).collect();
         for key in keys {
             let (known, is) = (watcher.entries.get(key), entries.get(key));
             if known != is {
                 let changes = history.iter().flat_map(|(at, changes)| {
-                    let changes = changes.iter().filter(|it| it.key() == &**key);
+                    let changes = changes.iter().filter(|(of, _)| *of == key);
                     changes.map(move |change| format!("{at} {change:?}"))
                 });
-                let last: Vec<_> = changes.collect();
-                let last = &last[last.len().saturating_sub(3)..];
+                let all: Vec<_> = changes.collect();
+                let newest = &all[all.len().saturating_sub(3)..];
                 return Err(format!(
-                    "{}: known {known:?}, and is {is:?} at {}: {last:?}, gaps {:?}",
+                    "{}: known {known:?}, and is {is:?} at {}: {newest:?}, gaps {:?}",
                     text(key),
-                    now.revision,
+                    last,
                     watcher.gaps
                 ));
             }
@@ -185,8 +182,8 @@ pub(crate) fn check(
 }
 
 /// What all watchers saw, which has to be the same.
-fn history(watchers: &[Watched]) -> Result<BTreeMap<Revision, Vec<KeyChange>>, String> {
-    let mut history: BTreeMap<Revision, Vec<KeyChange>> = BTreeMap::new();
+fn history(watchers: &[Watched]) -> Result<BTreeMap<Revision, Changes>, String> {
+    let mut history: BTreeMap<Revision, Changes> = BTreeMap::new();
     for watcher in watchers {
         for (at, changes) in &watcher.changes {
             let known = history.entry(*at).or_insert_with(|| changes.clone());

@@ -137,7 +137,7 @@ impl Scene<'_> {
 
     fn compact(&self) -> bool {
         let newest = self.store.read(b"/none", None);
-        newest.is_ok_and(|newest| self.cluster.compact(newest.revision).is_ok())
+        newest.is_ok_and(|newest| self.cluster.compact(newest.0).is_ok())
     }
 
     /// Until its lease has ended. It finds that, exports again, and says so.

@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use trueup_etcd::EtcdStore;
 use trueup_world::{
-    Committed, Compare, Error, ErrorKind, KeyChange, LeaseId, Revision, Snapshot, Store,
-    StoreEvent, Transaction, Write,
+    Compare, Entry, Error, ErrorKind, LeaseId, Revision, Store, StoreEvent, Transaction, Write,
 };
 
 use crate::SOON;
@@ -62,7 +61,7 @@ pub(crate) fn write(
                 let Ok(now) = store.read(&key, None) else {
                     continue;
                 };
-                let compare = match now.entries.first() {
+                let compare = match now.1.first() {
                     Some(entry) => Compare::Modified(key, entry.modified),
                     None => Compare::Absent(key),
                 };
@@ -77,8 +76,8 @@ pub(crate) fn write(
         let writes = vec![write];
         let attempt = (key, value);
         match store.commit(&Transaction { compares, writes }) {
-            Ok(Committed::Written(revision)) => written.attempts.push((attempt, Some(revision))),
-            Ok(Committed::Stale(_)) => written.refused.push(attempt),
+            Ok(Some(revision)) => written.attempts.push((attempt, Some(revision))),
+            Ok(None) => written.refused.push(attempt),
             Err(error) if error.kind() == ErrorKind::Indeterminate => {
                 written.attempts.push((attempt, None));
             }
@@ -127,11 +126,14 @@ fn keep(store: &EtcdStore, lease: Option<LeaseId>, written: &mut Written) -> Opt
     granted
 }
 
+/// What became of keys: the entry, or none.
+pub(crate) type Changes = BTreeMap<Vec<u8>, Option<Entry>>;
+
 /// What a watcher saw.
 #[derive(Default)]
 pub(crate) struct Watched {
     /// The changes of each revision.
-    pub(crate) changes: BTreeMap<Revision, Vec<KeyChange>>,
+    pub(crate) changes: BTreeMap<Revision, Changes>,
     /// From which revision to which one it read anew, as the changes between were gone.
     pub(crate) gaps: Vec<(Revision, Revision)>,
     /// The entries that it knows of: those that it read anew last, until the end of the case.
@@ -182,9 +184,9 @@ pub(crate) fn watch(
         match error.kind() {
             ErrorKind::Compacted => {
                 if let Ok(now) = store.read(prefix, None) {
-                    watched.gaps.push((seen, now.revision));
-                    seen = now.revision;
-                    watched.entries = keyed(now);
+                    watched.gaps.push((seen, now.0));
+                    seen = now.0;
+                    watched.entries = keyed(now.1);
                 }
             }
             ErrorKind::Unavailable => thread::sleep(Duration::from_millis(20)),
@@ -199,26 +201,21 @@ impl Watched {
     fn end(&mut self, store: &EtcdStore, prefix: &[u8], last: Revision) -> Result<(), Error> {
         let read = self.gaps.last().map_or(Revision(0), |gap| gap.1);
         if read > last {
-            self.entries = keyed(store.read(prefix, Some(last))?);
+            self.entries = keyed(store.read(prefix, Some(last))?.1);
         }
         self.changes.retain(|at, _| *at <= last);
         for (_, changes) in self.changes.range(read..) {
-            for change in changes {
-                match change {
-                    KeyChange::Put(entry) => {
-                        self.entries.insert(entry.key.clone(), entry.value.clone());
-                    }
-                    KeyChange::Deleted(key) => {
-                        self.entries.remove(key);
-                    }
-                }
+            for (key, now) in changes {
+                match now {
+                    Some(entry) => self.entries.insert(key.clone(), entry.value.clone()),
+                    None => self.entries.remove(key),
+                };
             }
         }
         Ok(())
     }
 }
 
-fn keyed(snapshot: Snapshot) -> BTreeMap<Vec<u8>, Vec<u8>> {
-    let entries = snapshot.entries.into_iter();
-    entries.map(|entry| (entry.key, entry.value)).collect()
+fn keyed(entries: Vec<Entry>) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    entries.into_iter().map(|entry| (entry.key, entry.value)).collect()
 }

@@ -25,7 +25,7 @@ use fastrand::Rng;
 use trueup_contracts::etcd::{Cluster, write_secret};
 use trueup_etcd::{Config, EtcdStore};
 use trueup_testkit::Node;
-use trueup_world::{Access, Committed, Error, Revision, Store, Transaction, Write};
+use trueup_world::{Access, Error, Revision, Store, Transaction, Write};
 
 use agents::{Agents, config};
 use check::Figures;
@@ -127,7 +127,7 @@ impl Stage {
             stores.push(host.inside(|| EtcdStore::open(config).unwrap()));
         }
         let store = Arc::new(EtcdStore::open(config_of(&self.cluster, &[0, 1, 2])).unwrap());
-        let begun = until_ok(|| store.read(prefix.as_bytes(), None)).revision;
+        let begun = until_ok(|| store.read(prefix.as_bytes(), None)).0;
         let world = format!("/world{case:04}");
         let observer = Observer::start(store.clone(), &world);
         let nodes = std::mem::take(&mut self.nodes);
@@ -188,7 +188,7 @@ impl Stage {
         if members.iter().any(|member| member != now) {
             return Err(format!("{}: members disagree: {members:?}", happened.join(", ")));
         }
-        let figures = check::check(&writers, &watchers, now);
+        let figures = check::check(&writers, &watchers, (now.0, &now.1));
         let losses = agents.losses();
         self.nodes = agents.end();
         match figures {
@@ -228,8 +228,5 @@ fn mark(store: &EtcdStore, prefix: &str, name: &str) -> Revision {
             lease: None,
         }],
     };
-    match until_ok(|| store.commit(&transaction)) {
-        Committed::Written(revision) => revision,
-        Committed::Stale(_) => panic!("nothing was compared"),
-    }
+    until_ok(|| store.commit(&transaction)).expect("nothing was compared")
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use trueup_world::{Event, Filter, Resource, ResourceKey, Store, WatchConfig, World};
+use trueup_world::{Entry, Event, Filter, ResourceKey, Store, WatchConfig, World};
 
 use crate::SOON;
 use crate::agents::EXPORTS;
@@ -87,7 +87,7 @@ impl Drop for Observer {
     }
 }
 
-fn take(seen: &mut Seen, event: Option<Event<ResourceKey, Resource>>) {
+fn take(seen: &mut Seen, event: Option<Event<ResourceKey, Arc<Entry>>>) {
     match event {
         Some(Event::Ready(view) | Event::Resync(view)) => {
             let known: Vec<String> = seen.hosts.keys().cloned().collect();

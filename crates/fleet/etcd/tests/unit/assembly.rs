@@ -18,7 +18,7 @@ fn put(key: &str, at: i64) -> PbEvent {
 }
 
 fn assembly(after: Revision, is_ordered: bool) -> Assembly {
-    Assembly::new(after, is_ordered, ReadLimits::default())
+    Assembly::new(after, is_ordered, Limits::default())
 }
 
 /// Takes a response now.
@@ -33,9 +33,9 @@ fn response(events: Vec<PbEvent>, fragment: bool, newest: i64) -> PbWatchRespons
 
 /// The revisions of the events, and the keys of each.
 fn shown(events: &[StoreEvent]) -> Vec<String> {
-    let change = |change: &KeyChange| match change {
-        KeyChange::Put(entry) => String::from_utf8_lossy(&entry.key).into_owned(),
-        KeyChange::Deleted(key) => format!("-{}", String::from_utf8_lossy(key)),
+    let change = |(key, now): (&Vec<u8>, &Option<Entry>)| {
+        let sign = if now.is_some() { "" } else { "-" };
+        format!("{sign}{}", String::from_utf8_lossy(key))
     };
     let event = |event: &StoreEvent| match event {
         StoreEvent::Changes { revision, changes } => {

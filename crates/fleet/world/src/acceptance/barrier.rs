@@ -10,6 +10,7 @@ use trueup_net::{Family, IpNetwork, Prefix, RouteKey};
 
 use super::offer::{Id, Offer};
 use super::protected::Protected;
+use crate::store::Entry;
 
 /// What is refused for the sake of this host.
 #[derive(Default)]
@@ -27,7 +28,7 @@ pub(super) struct Barrier {
 /// Why an export is withheld, until it says something else.
 #[derive(Clone)]
 struct Withheld {
-    data: Vec<u8>,
+    entry: Arc<Entry>,
     reason: String,
     is_confirmed: bool,
 }
@@ -89,7 +90,8 @@ impl Barrier {
 
     /// Refuses an export for now.
     pub(super) fn withhold(&mut self, offer: &Offer, reason: String) {
-        let withheld = Withheld { data: offer.data.clone(), reason, is_confirmed: false };
+        let (entry, is_confirmed) = (Arc::clone(&offer.entry), false);
+        let withheld = Withheld { entry, reason, is_confirmed };
         self.withheld.insert(Arc::clone(&offer.id), withheld);
     }
 
@@ -116,7 +118,8 @@ impl Barrier {
 
     /// Returns why an export makes no route of this key, if it does not.
     pub(super) fn refusal(&self, offer: &Offer, key: &RouteKey) -> Option<String> {
-        if let Some(withheld) = self.withheld.get(&offer.id).filter(|it| it.data == offer.data) {
+        let withheld = self.withheld.get(&offer.id);
+        if let Some(withheld) = withheld.filter(|it| it.entry.value == offer.entry.value) {
             return Some(withheld.reason.clone());
         }
         if let Some(own) = offer.gateways.iter().find(|it| self.protected.is_own(**it)) {

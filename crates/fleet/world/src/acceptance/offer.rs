@@ -10,8 +10,7 @@ use trueup_net::{IfName, Kind, NextHops, Prefix, Route, RouteKey, table};
 
 use super::accepted::Origin;
 use crate::resource_key::{Hosts, ResourceKey};
-use crate::resources::Resource;
-use crate::store::Revision;
+use crate::store::{Entry, Revision};
 
 /// An export, in the order in which they are judged: on every host alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +49,7 @@ type Made = (RouteKey, Route<IfName>);
 pub(super) struct Offer {
     pub(super) id: Arc<Id>,
     /// What was exported.
-    pub(super) data: Vec<u8>,
+    pub(super) entry: Arc<Entry>,
     /// The destination, if it is a route.
     pub(super) dst: Option<Prefix>,
     /// Why it makes no route, whatever the collections say.
@@ -68,13 +67,13 @@ impl Offer {
     /// Confines an export as each collection says. `exported` is what it says, or why it is none.
     pub(super) fn new(
         id: Arc<Id>,
-        resource: &Resource,
+        resource: &Arc<Entry>,
         exported: Result<&Route<IfName>, &String>,
         collects: &[Collect],
     ) -> Offer {
         let mut offer = Offer {
             id,
-            data: resource.data.clone(),
+            entry: Arc::clone(resource),
             dst: None,
             error: None,
             gateways: BTreeSet::new(),
@@ -108,8 +107,8 @@ impl Offer {
     }
 
     /// True if it is of a resource: a lease or a revision alone says nothing else.
-    pub(super) fn is_of(&self, resource: &Resource) -> bool {
-        (self.id.created, &self.data) == (resource.created, &resource.data)
+    pub(super) fn is_of(&self, resource: &Arc<Entry>) -> bool {
+        (self.id.created, &self.entry.value) == (resource.created, &resource.value)
     }
 
     /// Returns the destination, if a collection would make a route of it.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::state::{Changed, Event, Told, View};
 use crate::keys::Keys;
-use crate::resources::{resource, session_lease};
+use crate::resources::session_lease;
 use crate::watch::{Feeds, Mirror, Raw};
-use crate::{Entry, Filter, Resource, ResourceKey, Revision, World};
+use crate::{Entry, Filter, ResourceKey, Revision, World};
 
 pub(super) struct Copy {
     mirror: Arc<Mirror>,
@@ -43,7 +43,7 @@ impl Copy {
             Raw::Interrupted(since, error) => Event::Interrupted(since, error),
             Raw::Restored(revision) => Event::Restored(revision),
             Raw::Change { key, before, now, revision } => match self.id(&key)? {
-                Id::Export(key) => Event::Export(changed(key, before, now.as_deref()), revision),
+                Id::Export(key) => Event::Export(Changed { key, before, now }, revision),
                 Id::Session(host) => {
                     Event::Session(host, now.as_deref().map(session_lease), revision)
                 }
@@ -63,7 +63,11 @@ impl Copy {
             match self.id(&entry.key) {
                 Some(Id::Export(key)) => match differ.remove(&entry.key) {
                     None if !is_first => {}
-                    before => view.exports.push(changed(key, before.flatten(), Some(entry))),
+                    before => view.exports.push(Changed {
+                        key,
+                        before: before.flatten(),
+                        now: Some(Arc::clone(entry)),
+                    }),
                 },
                 Some(Id::Session(host)) => view.alive.push((host, session_lease(entry))),
                 Some(Id::Generation(host)) => {
@@ -74,7 +78,7 @@ impl Copy {
         }
         for (key, before) in differ {
             if let Some(Id::Export(key)) = self.id(&key) {
-                view.exports.push(changed(key, before, None));
+                view.exports.push(Changed { key, before, now: None });
             }
         }
         view
@@ -94,20 +98,16 @@ impl Copy {
 }
 
 impl Told for Copy {
-    fn export(&self, key: &ResourceKey) -> Option<Resource> {
-        self.mirror.told(&self.keys.resource(key)).map(|entry| resource(&entry))
+    fn export(&self, key: &ResourceKey) -> Option<Arc<Entry>> {
+        self.mirror.told(&self.keys.resource(key))
     }
 
-    fn exports(&self) -> BTreeMap<ResourceKey, Resource> {
-        (self.mirror.all_told().iter())
+    fn exports(&self) -> BTreeMap<ResourceKey, Arc<Entry>> {
+        (self.mirror.all_told().into_iter())
             .filter_map(|entry| match self.id(&entry.key)? {
-                Id::Export(key) => Some((key, resource(entry))),
+                Id::Export(key) => Some((key, entry)),
                 Id::Session(_) | Id::Generation(_) => None,
             })
             .collect()
     }
-}
-
-fn changed(key: ResourceKey, before: Option<Arc<Entry>>, now: Option<&Entry>) -> Changed {
-    Changed { key, before: before.as_deref().map(resource), now: now.map(resource) }
 }

@@ -2,46 +2,11 @@
 //! of changes here. It is given the time.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::{Resource, ResourceKey};
-
-/// How often exports may change before their changes wait.
-///
-/// An export may come and change ten times at once, and then once in each
-/// [interval](Self::interval). All exports of a host together may change as often as
-/// [`exports`](Self::exports) says, and then a hundred times in each interval; one by which the
-/// host has more exports than ever before does not count. A change that waits is taken as soon as
-/// that allows it, as the newest of its export. A deletion never waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct DampingConfig {
-    /// The time after which an export may change once more. 10 seconds unless said otherwise; 0
-    /// takes each change at once.
-    pub interval: Duration,
-    /// How many changes of one host are taken at once. 1,000 unless said otherwise.
-    pub exports: u32,
-}
-
-impl Default for DampingConfig {
-    fn default() -> DampingConfig {
-        DampingConfig { interval: Duration::from_secs(10), exports: 1_000 }
-    }
-}
-
-impl DampingConfig {
-    /// Sets the [interval](Self::interval).
-    #[must_use]
-    pub fn with_interval(self, interval: Duration) -> DampingConfig {
-        DampingConfig { interval, ..self }
-    }
-
-    /// Sets how many changes of one host are taken [at once](Self::exports).
-    #[must_use]
-    pub fn with_exports(self, exports: u32) -> DampingConfig {
-        DampingConfig { exports, ..self }
-    }
-}
+use super::CollectorConfig;
+use crate::{Entry, ResourceKey};
 
 /// How many changes of one export are taken at once.
 const OF_AN_EXPORT: u32 = 10;
@@ -75,7 +40,7 @@ struct Waiting {
     /// When its export may change.
     ready: Instant,
     /// What is shown until then; `None`: nothing.
-    shown: Option<Resource>,
+    shown: Option<Arc<Entry>>,
 }
 
 struct Exporter {
@@ -92,7 +57,7 @@ struct Exporter {
 
 #[derive(Default)]
 pub(super) struct Damping {
-    config: DampingConfig,
+    config: CollectorConfig,
     exporters: BTreeMap<String, Exporter>,
     /// Those of them with changes that wait.
     damped: BTreeSet<String>,
@@ -101,7 +66,7 @@ pub(super) struct Damping {
 }
 
 impl Damping {
-    pub(super) fn new(config: DampingConfig) -> Damping {
+    pub(super) fn new(config: CollectorConfig) -> Damping {
         Damping { config, ..Damping::default() }
     }
 
@@ -110,11 +75,11 @@ impl Damping {
     pub(super) fn put(
         &mut self,
         key: &ResourceKey,
-        before: Option<&Resource>,
-        now_is: &Resource,
+        before: Option<&Arc<Entry>>,
+        now_is: &Arc<Entry>,
         now: Instant,
     ) -> bool {
-        if self.config.interval.is_zero() {
+        if self.config.damping_interval.is_zero() {
             return true;
         }
         let config = self.config;
@@ -155,7 +120,7 @@ impl Damping {
 
     /// Takes in an export of the first complete view.
     pub(super) fn begin(&mut self, key: &ResourceKey, now: Instant) {
-        if !self.config.interval.is_zero() {
+        if !self.config.damping_interval.is_zero() {
             self.exporter(key, now).add();
         }
     }
@@ -191,7 +156,7 @@ impl Damping {
             self.note(&host);
         }
         let since = self.forgotten.map(|at| now.saturating_duration_since(at));
-        if since.is_none_or(|since| since >= config.interval) {
+        if since.is_none_or(|since| since >= config.damping_interval) {
             self.forgotten = Some(now);
             self.exporters.retain(|_, exporter| {
                 exporter.exports.retain(|_, bucket| bucket.full_at > now);
@@ -209,13 +174,13 @@ impl Damping {
     }
 
     /// Returns what is shown of an export whose change waits: a resource, or nothing.
-    pub(super) fn shown(&self, key: &ResourceKey) -> Option<Option<&Resource>> {
+    pub(super) fn shown(&self, key: &ResourceKey) -> Option<Option<&Arc<Entry>>> {
         let waiting = self.exporters.get(&key.exporter)?.waiting.get(key)?;
         Some(waiting.shown.as_ref())
     }
 
     /// Returns what is shown of all exports whose changes wait.
-    pub(super) fn all_shown(&self) -> impl Iterator<Item = (&ResourceKey, Option<&Resource>)> {
+    pub(super) fn all_shown(&self) -> impl Iterator<Item = (&ResourceKey, Option<&Arc<Entry>>)> {
         self.damped().flat_map(|(_, it)| &it.waiting).map(|(key, it)| (key, it.shown.as_ref()))
     }
 
@@ -247,13 +212,15 @@ impl Exporter {
     }
 
     /// Returns when an export may change.
-    fn ready(&self, key: &ResourceKey, config: DampingConfig, now: Instant) -> Instant {
-        self.exports.get(key).map_or(now, |it| it.ready(OF_AN_EXPORT, config.interval).max(now))
+    fn ready(&self, key: &ResourceKey, config: CollectorConfig, now: Instant) -> Instant {
+        self.exports
+            .get(key)
+            .map_or(now, |it| it.ready(OF_AN_EXPORT, config.damping_interval).max(now))
     }
 
     /// Returns when any export of the host may change.
-    fn host_ready(&self, config: DampingConfig) -> Instant {
-        self.bucket.ready(config.exports, config.interval / OF_A_HOST)
+    fn host_ready(&self, config: CollectorConfig) -> Instant {
+        self.bucket.ready(config.damping_burst, config.damping_interval / OF_A_HOST)
     }
 
     /// Counts an export that has come. Returns true if there are more than ever before.
@@ -264,12 +231,15 @@ impl Exporter {
         is_more
     }
 
-    fn take(&mut self, config: DampingConfig, now: Instant) {
-        self.bucket.take(now, config.interval / OF_A_HOST);
+    fn take(&mut self, config: CollectorConfig, now: Instant) {
+        self.bucket.take(now, config.damping_interval / OF_A_HOST);
     }
 
-    fn take_of(&mut self, key: &ResourceKey, config: DampingConfig, now: Instant) {
-        self.exports.entry(key.clone()).or_insert(Bucket::full(now)).take(now, config.interval);
+    fn take_of(&mut self, key: &ResourceKey, config: CollectorConfig, now: Instant) {
+        self.exports
+            .entry(key.clone())
+            .or_insert(Bucket::full(now))
+            .take(now, config.damping_interval);
     }
 
     fn remove(&mut self, key: &ResourceKey) {
@@ -279,13 +249,13 @@ impl Exporter {
     }
 
     /// Returns when a change is shown that waits.
-    fn next(&self, config: DampingConfig) -> Option<Instant> {
+    fn next(&self, config: CollectorConfig) -> Option<Instant> {
         let (ready, _) = self.queue.first()?;
         Some((*ready).max(self.host_ready(config)))
     }
 }
 
 /// True if two say the same: a lease and a revision alone say nothing else.
-fn is_same(one: &Resource, other: &Resource) -> bool {
-    (one.created, &one.data) == (other.created, &other.data)
+fn is_same(one: &Entry, other: &Entry) -> bool {
+    (one.created, &one.value) == (other.created, &other.value)
 }

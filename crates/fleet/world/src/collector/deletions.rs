@@ -1,13 +1,14 @@
 //! The resources that are deleted in the store, and that a collector keeps for now.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use crate::{Resource, ResourceKey, Revision};
+use crate::{Entry, ResourceKey, Revision};
 
 #[derive(Default)]
 pub(super) struct Deletions {
     /// What is kept, as it was.
-    kept: BTreeMap<ResourceKey, Resource>,
+    kept: BTreeMap<ResourceKey, Arc<Entry>>,
     /// Those of which it is not known yet whether their hosts live, with the revision that is to be
     /// known to before.
     early: BTreeMap<ResourceKey, Revision>,
@@ -28,7 +29,7 @@ impl Deletions {
     pub(super) fn insert(
         &mut self,
         key: ResourceKey,
-        resource: Resource,
+        resource: Arc<Entry>,
         needed: Option<Revision>,
     ) {
         self.remove(&key);
@@ -43,17 +44,17 @@ impl Deletions {
     }
 
     /// Returns what is kept of a resource.
-    pub(super) fn get(&self, key: &ResourceKey) -> Option<&Resource> {
+    pub(super) fn get(&self, key: &ResourceKey) -> Option<&Arc<Entry>> {
         self.kept.get(key)
     }
 
     /// Returns all that is kept.
-    pub(super) fn kept(&self) -> &BTreeMap<ResourceKey, Resource> {
+    pub(super) fn kept(&self) -> &BTreeMap<ResourceKey, Arc<Entry>> {
         &self.kept
     }
 
     /// Takes all out.
-    pub(super) fn take_all(&mut self) -> BTreeMap<ResourceKey, Resource> {
+    pub(super) fn take_all(&mut self) -> BTreeMap<ResourceKey, Arc<Entry>> {
         std::mem::take(self).kept
     }
 
@@ -65,7 +66,7 @@ impl Deletions {
     }
 
     /// Removes a deletion, and returns what was kept: the resource is there again.
-    pub(super) fn remove(&mut self, key: &ResourceKey) -> Option<Resource> {
+    pub(super) fn remove(&mut self, key: &ResourceKey) -> Option<Arc<Entry>> {
         let kept = self.kept.remove(key)?;
         if let Some((key, revision)) = self.early.remove_entry(key) {
             self.by_revision.remove(&(revision, key));

@@ -1,6 +1,7 @@
 //! What a collector knows: a state machine that is given the events and the time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -8,7 +9,7 @@ use super::damping::Damping;
 use super::deletions::Deletions;
 use super::liveness::Liveness;
 use super::{CollectorConfig, Holdings, Knowledge, SLICE};
-use crate::{Error, LeaseId, Resource, ResourceKey, Revision};
+use crate::{Entry, Error, LeaseId, ResourceKey, Revision};
 
 /// A session or a declaration: its lease; none if it has none, or is malformed.
 pub(super) type Lease = Option<LeaseId>;
@@ -29,8 +30,8 @@ pub(super) enum Event {
 /// An export before and after an event.
 pub(super) struct Changed {
     pub(super) key: ResourceKey,
-    pub(super) before: Option<Resource>,
-    pub(super) now: Option<Resource>,
+    pub(super) before: Option<Arc<Entry>>,
+    pub(super) now: Option<Arc<Entry>>,
 }
 
 /// All that there is: the exports by what differs from what was known, the hosts whole.
@@ -44,9 +45,9 @@ pub(super) struct View {
 
 /// The exports that the events told of: the copy that the watch has.
 pub(super) trait Told {
-    fn export(&self, key: &ResourceKey) -> Option<Resource>;
+    fn export(&self, key: &ResourceKey) -> Option<Arc<Entry>>;
 
-    fn exports(&self) -> BTreeMap<ResourceKey, Resource>;
+    fn exports(&self) -> BTreeMap<ResourceKey, Arc<Entry>>;
 }
 
 #[derive(Default)]
@@ -69,7 +70,7 @@ impl State {
     pub(super) fn new(config: CollectorConfig) -> State {
         State {
             keep_for: config.keep_for,
-            damping: Damping::new(config.damping),
+            damping: Damping::new(config),
             liveness: Liveness::new(config.grace),
             ..State::default()
         }
@@ -222,7 +223,7 @@ impl State {
     }
 
     /// Returns what is shown of an export: without a change that waits.
-    fn shown(&self, key: &ResourceKey, told: &impl Told) -> Option<Resource> {
+    fn shown(&self, key: &ResourceKey, told: &impl Told) -> Option<Arc<Entry>> {
         match self.damping.shown(key) {
             Some(shown) => shown.cloned(),
             None => self.deletions.get(key).cloned().or_else(|| told.export(key)),
@@ -230,7 +231,7 @@ impl State {
     }
 
     /// Returns what is shown of all exports.
-    fn all_shown(&self, told: &impl Told) -> BTreeMap<ResourceKey, Option<Resource>> {
+    fn all_shown(&self, told: &impl Told) -> BTreeMap<ResourceKey, Option<Arc<Entry>>> {
         let mut all: BTreeMap<_, _> =
             told.exports().into_iter().map(|(key, it)| (key, Some(it))).collect();
         all.extend(self.deletions.kept().iter().map(|(key, it)| (key.clone(), Some(it.clone()))));

@@ -4,25 +4,10 @@ use std::collections::BTreeSet;
 
 use super::{Deploy, DeployedFile};
 use crate::world::{ATTEMPTS, fence, write};
-use crate::{Committed, Compare, Entry, Error, ErrorKind, Hash, Transaction, World};
-
-/// Content that was removed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RemovedContent {
-    /// How many chunks.
-    pub chunks: usize,
-    /// How many bytes they had.
-    pub bytes: u64,
-}
+use crate::{Compare, Entry, Error, ErrorKind, Hash, Transaction, World};
 
 /// The longest chunk.
 const CHUNK: usize = 256 << 10;
-
-impl RemovedContent {
-    fn plus(self, other: RemovedContent) -> RemovedContent {
-        RemovedContent { chunks: self.chunks + other.chunks, bytes: self.bytes + other.bytes }
-    }
-}
 
 /// The chunks that deploys name: they stay.
 pub(super) fn named_chunks(deploys: &[Deploy]) -> BTreeSet<Hash> {
@@ -88,38 +73,40 @@ impl World {
     }
 
     /// Removes content that no deploy names, as a deploy leaves it that was not finished, or lost
-    /// against another one: `limit` chunks at most. A deploy that is being added meanwhile is not
+    /// against another one: `limit` chunks at most. Returns how many, and their bytes. A deploy that is being added meanwhile is not
     /// damaged: it fails with [`Conflict`](ErrorKind::Conflict), and is to be added again. Only an
     /// operator may.
     ///
     /// # Errors
     ///
     /// Those of [`deploys`](Self::deploys): nothing is removed for not knowing.
-    pub fn remove_unused_chunks(&self, limit: usize) -> Result<RemovedContent, Error> {
+    pub fn remove_unused_chunks(&self, limit: usize) -> Result<(usize, u64), Error> {
         // From here on no deploy is added that was begun before. One that is begun later writes its
         // chunks anew.
         let key = self.keys.removal();
         let id = format!("{:032x}", fastrand::u128(..)).into_bytes();
         self.put(&key, &id)?;
         let Some(begun) = self.entry(&key)?.map(|it| it.modified) else {
-            return Ok(RemovedContent::default());
+            return Ok((0, 0));
         };
         let named = named_chunks(&self.deploys()?);
-        let mut removed = RemovedContent::default();
+        let (mut removed, mut bytes) = (0, 0);
         // A part at a time: all content may be more than fits into memory.
         for part in 0..=u8::MAX {
             let prefix = [self.keys.cluster("chunks"), format!("{part:02x}").into()].concat();
-            let mut unused = self.store.read(&prefix, None)?.entries;
+            let (_, mut unused) = self.store.read(&prefix, None)?;
             unused.retain(|it| it.modified < begun && !self.is_named(it, &named));
-            unused.truncate(limit - removed.chunks);
-            for some in unused.chunks((self.store.limits().operations / 2).max(1)) {
-                removed = removed.plus(self.remove(some)?);
+            unused.truncate(limit - removed);
+            for some in unused.chunks((self.store.limits().count / 2).max(1)) {
+                let (more, their_bytes) = self.remove(some)?;
+                removed += more;
+                bytes += their_bytes;
             }
-            if removed.chunks >= limit {
+            if removed >= limit {
                 break;
             }
         }
-        Ok(removed)
+        Ok((removed, bytes))
     }
 
     fn is_named(&self, entry: &Entry, named: &BTreeSet<Hash>) -> bool {
@@ -130,22 +117,20 @@ impl World {
     }
 
     /// Removes entries as they were read; those that were written since stay.
-    fn remove(&self, entries: &[Entry]) -> Result<RemovedContent, Error> {
+    fn remove(&self, entries: &[Entry]) -> Result<(usize, u64), Error> {
         let transaction = Transaction {
             compares: (entries.iter().map(|it| fence(&it.key, Some(it)))).collect(),
             writes: entries.iter().map(|it| write(&it.key, None, None)).collect(),
         };
-        match self.store.commit(&transaction)? {
-            Committed::Written(_) => Ok(RemovedContent {
-                chunks: entries.len(),
-                bytes: entries.iter().map(|it| it.value.len() as u64).sum(),
-            }),
-            Committed::Stale(_) if entries.len() <= 1 => Ok(RemovedContent::default()),
-            Committed::Stale(_) => {
-                let (some, others) = entries.split_at(entries.len() / 2);
-                Ok(self.remove(some)?.plus(self.remove(others)?))
-            }
+        if self.store.commit(&transaction)?.is_some() {
+            return Ok((entries.len(), entries.iter().map(|it| it.value.len() as u64).sum()));
         }
+        if entries.len() <= 1 {
+            return Ok((0, 0));
+        }
+        let (some, others) = entries.split_at(entries.len() / 2);
+        let (one, other) = (self.remove(some)?, self.remove(others)?);
+        Ok((one.0 + other.0, one.1 + other.1))
     }
 
     fn chunk_key(&self, hash: Hash) -> Vec<u8> {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::{Clock, LIMITS, Shared};
 use crate::{
-    Access, Committed, Entry, Error, ErrorKind, LeaseId, Revision, Snapshot, Store, StoreEvent,
-    StoreMember, StoreWatch, Transaction, TransactionLimits,
+    Access, Entry, Error, ErrorKind, LeaseId, Limits, Revision, Store, StoreEvent, StoreMember,
+    StoreWatch, Transaction,
 };
 
 pub(super) struct Connection {
@@ -30,7 +30,7 @@ impl Connection {
 }
 
 impl Store for Connection {
-    fn read(&self, prefix: &[u8], at: Option<Revision>) -> Result<Snapshot, Error> {
+    fn read(&self, prefix: &[u8], at: Option<Revision>) -> Result<(Revision, Vec<Entry>), Error> {
         self.check_read(prefix)?;
         self.shared.current()?.mvcc.read(prefix, at)
     }
@@ -40,7 +40,7 @@ impl Store for Connection {
         Ok(self.shared.current()?.mvcc.newest(key).cloned())
     }
 
-    fn commit(&self, transaction: &Transaction) -> Result<Committed, Error> {
+    fn commit(&self, transaction: &Transaction) -> Result<Option<Revision>, Error> {
         for compare in &transaction.compares {
             self.check_read(compare.key())?;
         }
@@ -50,14 +50,14 @@ impl Store for Connection {
         transaction.check(LIMITS)?;
         let mut state = self.shared.current()?;
         let Some(batch) = state.mvcc.prepare(transaction)? else {
-            return Ok(Committed::Stale(state.mvcc.revision()));
+            return Ok(None);
         };
         state.install(batch)?;
         self.shared.changed.notify_all();
-        Ok(Committed::Written(state.mvcc.revision()))
+        Ok(Some(state.mvcc.revision()))
     }
 
-    fn limits(&self) -> TransactionLimits {
+    fn limits(&self) -> Limits {
         LIMITS
     }
 

@@ -10,7 +10,7 @@ use redb::{Builder, Database, ReadableDatabase as _, ReadableTable as _, TableDe
 use trueup_path::{Readers, TrustedUsers};
 
 use super::mvcc::{Batch, Loaded, Mvcc};
-use crate::{Entry, Error, ErrorKind, KeyChange, LeaseId, Revision};
+use crate::{Entry, Error, ErrorKind, LeaseId, Revision};
 
 type Row<'a> = (&'a [u8], u64, u64, i64);
 
@@ -139,14 +139,14 @@ impl Durable {
                 write.open_table(RENEWALS)?.remove(lease.0)?;
             }
             let mut entries = write.open_table(ENTRIES)?;
-            for change in &batch.changes {
-                match change {
-                    KeyChange::Put(entry) => {
+            for (key, now) in &batch.changes {
+                match now {
+                    Some(entry) => {
                         let lease = entry.lease.map_or(0, |lease| lease.0);
                         let row = (&*entry.value, entry.created.0, entry.modified.0, lease);
-                        entries.insert(&*entry.key, row)?;
+                        entries.insert(&**key, row)?;
                     }
-                    KeyChange::Deleted(key) => drop(entries.remove(&**key)?),
+                    None => drop(entries.remove(&**key)?),
                 }
             }
         }

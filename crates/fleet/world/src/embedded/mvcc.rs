@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{
-    Compare, Entry, Error, ErrorKind, KeyChange, LeaseId, Revision, Snapshot, Transaction, Write,
-};
+use crate::{Compare, Entry, Error, ErrorKind, LeaseId, Revision, Transaction, Write};
 
 /// How many revisions are kept for watches.
 const KEPT_REVISIONS: usize = 10_000;
@@ -19,12 +17,15 @@ pub(crate) struct Mvcc {
     compacted: Revision,
     /// The values of each key since then, the oldest first; `None`: deleted.
     keys: BTreeMap<Vec<u8>, Vec<Version>>,
-    log: VecDeque<(Revision, Vec<KeyChange>)>,
+    log: VecDeque<(Revision, Changes)>,
     leases: BTreeMap<LeaseId, Lease>,
     last_lease: i64,
 }
 
 type Version = (Revision, Option<Arc<Entry>>);
+
+/// What becomes of keys: the entry, or none.
+type Changes = BTreeMap<Vec<u8>, Option<Entry>>;
 
 #[derive(Default)]
 struct Lease {
@@ -45,7 +46,7 @@ pub(crate) struct Loaded {
 #[derive(Default)]
 pub(crate) struct Batch {
     pub(crate) revision: Revision,
-    pub(crate) changes: Vec<KeyChange>,
+    pub(crate) changes: Changes,
     pub(crate) granted: Option<(LeaseId, Duration)>,
     pub(crate) ended: Option<LeaseId>,
 }
@@ -87,7 +88,11 @@ impl Mvcc {
         Error::new(ErrorKind::Compacted, message)
     }
 
-    pub(crate) fn read(&self, prefix: &[u8], at: Option<Revision>) -> Result<Snapshot, Error> {
+    pub(crate) fn read(
+        &self,
+        prefix: &[u8],
+        at: Option<Revision>,
+    ) -> Result<(Revision, Vec<Entry>), Error> {
         let revision = at.unwrap_or(self.revision());
         if revision > self.revision() {
             let message = format!("revision {revision} is not written yet");
@@ -103,7 +108,7 @@ impl Mvcc {
                 entry.as_deref().cloned()
             })
             .collect();
-        Ok(Snapshot { revision, entries })
+        Ok((revision, entries))
     }
 
     pub(crate) fn newest(&self, key: &[u8]) -> Option<&Entry> {
@@ -124,7 +129,7 @@ impl Mvcc {
             return Ok(None);
         }
         let revision = Revision(self.revision().0 + 1);
-        let mut changes = Vec::new();
+        let mut changes = Changes::new();
         for write in &transaction.writes {
             let before = self.newest(write.key());
             match write {
@@ -132,41 +137,41 @@ impl Mvcc {
                     if let Some(lease) = lease.filter(|it| !self.leases.contains_key(it)) {
                         return Err(lease_ended(lease));
                     }
-                    changes.push(KeyChange::Put(Entry {
+                    let entry = Entry {
                         key: key.clone(),
                         value: value.clone(),
                         created: before.map_or(revision, |it| it.created),
                         modified: revision,
                         lease: *lease,
-                    }));
+                    };
+                    changes.insert(key.clone(), Some(entry));
                 }
                 Write::Delete(key) if before.is_some() => {
-                    changes.push(KeyChange::Deleted(key.clone()));
+                    changes.insert(key.clone(), None);
                 }
                 Write::Delete(_) => {}
             }
         }
-        changes.sort_by(|a, b| a.key().cmp(b.key()));
         Ok(Some(self.batch(changes)))
     }
 
     /// A batch with a revision of its own, if it has changes.
-    fn batch(&self, changes: Vec<KeyChange>) -> Batch {
+    fn batch(&self, changes: Changes) -> Batch {
         let next = u64::from(!changes.is_empty());
         Batch { revision: Revision(self.revision().0 + next), changes, ..Batch::default() }
     }
 
     pub(crate) fn granted(&self, ttl: Duration) -> (LeaseId, Batch) {
         let lease = LeaseId(self.last_lease + 1);
-        let mut batch = self.batch(Vec::new());
+        let mut batch = self.batch(Changes::new());
         batch.granted = Some((lease, ttl));
         (lease, batch)
     }
 
     /// What the end of a lease changes.
     pub(crate) fn ended(&self, lease: LeaseId) -> Batch {
-        let keys = self.keys_of(lease).cloned().map(KeyChange::Deleted);
-        let mut batch = self.batch(keys.collect());
+        let gone = self.keys_of(lease).map(|key| (key.clone(), None));
+        let mut batch = self.batch(gone.collect());
         batch.ended = Some(lease);
         batch
     }
@@ -205,23 +210,17 @@ impl Mvcc {
         if let Some(granted) = batch.granted {
             self.add_lease(granted, now);
         }
-        for change in &batch.changes {
-            let key = change.key();
+        for (key, now) in &batch.changes {
             let before = self.newest(key).and_then(|it| it.lease);
             if let Some(lease) = before.and_then(|lease| self.leases.get_mut(&lease)) {
                 lease.keys.remove(key);
             }
-            let entry = match change {
-                KeyChange::Put(entry) => {
-                    if let Some(lease) = entry.lease.and_then(|it| self.leases.get_mut(&it)) {
-                        lease.keys.insert(key.to_vec());
-                    }
-                    Some(Arc::new(entry.clone()))
-                }
-                KeyChange::Deleted(_) => None,
-            };
-            let versions = self.keys.entry(key.to_vec()).or_default();
-            versions.push((batch.revision, entry));
+            let lease = now.as_ref().and_then(|entry| entry.lease);
+            if let Some(lease) = lease.and_then(|lease| self.leases.get_mut(&lease)) {
+                lease.keys.insert(key.clone());
+            }
+            let versions = self.keys.entry(key.clone()).or_default();
+            versions.push((batch.revision, now.clone().map(Arc::new)));
         }
         if let Some(lease) = batch.ended {
             self.leases.remove(&lease);
@@ -257,15 +256,17 @@ impl Mvcc {
         &self,
         prefix: &[u8],
         after: Revision,
-    ) -> Result<Option<(Revision, Vec<KeyChange>)>, Error> {
+    ) -> Result<Option<(Revision, Changes)>, Error> {
         if after < self.compacted {
             return Err(self.compacted_error(after));
         }
         let from = self.log.partition_point(|(at, _)| *at <= after);
         let mut batches = self.log.range(from..);
         Ok(batches.find_map(|(at, changes)| {
-            let matching = changes.iter().filter(|it| it.key().starts_with(prefix));
-            let matching: Vec<KeyChange> = matching.cloned().collect();
+            let matching: Changes = (changes.range(prefix.to_vec()..))
+                .take_while(|(key, _)| key.starts_with(prefix))
+                .map(|(key, now)| (key.clone(), now.clone()))
+                .collect();
             (!matching.is_empty()).then_some((*at, matching))
         }))
     }

@@ -1,59 +1,81 @@
 //! Which lists a reader uses: those of the operator, and never one that is older than one it saw.
 
-use super::{Grants, GrantsError, GrantsKey};
-use crate::{Error, Hash};
+use std::fmt;
 
-/// What a reader remembers of the newest list that it has seen.
+use ed25519_dalek::VerifyingKey;
+
+use super::{Grants, GrantsError};
+use crate::{Error, ErrorKind, Hash};
+
+/// Verifies lists as they come, with the operator's public key, and remembers the newest one.
+#[derive(Clone, Debug)]
+pub struct GrantsCheck {
+    key: VerifyingKey,
+    seen: Option<Seen>,
+}
+
+/// The newest list that was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SeenGrants {
+struct Seen {
     serial: u64,
     hash: Hash,
 }
 
-impl SeenGrants {
-    /// Returns the serial number of the list.
-    pub fn serial(&self) -> u64 {
-        self.serial
-    }
-
-    /// Returns it as text: the number, a space, and the hash of the list.
-    pub fn to_text(&self) -> String {
-        format!("{} {}", self.serial, self.hash)
-    }
-
-    /// Reads what [`to_text`](Self::to_text) wrote; none if it is something else.
-    pub fn from_text(text: &str) -> Option<SeenGrants> {
+impl Seen {
+    fn parse(text: &str) -> Option<Seen> {
         let (serial, hash) = text.split_once(' ')?;
-        Some(SeenGrants { serial: serial.parse().ok()?, hash: hash.parse().ok()? })
+        Some(Seen { serial: serial.parse().ok()?, hash: hash.parse().ok()? })
     }
 }
 
-/// Verifies lists as they come, and remembers the newest one.
-#[derive(Clone, Debug)]
-pub struct GrantsCheck {
-    key: GrantsKey,
-    seen: Option<SeenGrants>,
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.serial, self.hash)
+    }
 }
 
 impl GrantsCheck {
-    /// Makes one with the operator's key. `seen` is what an earlier process remembered.
-    pub fn new(key: GrantsKey, seen: Option<SeenGrants>) -> GrantsCheck {
-        GrantsCheck { key, seen }
+    /// Makes one with the bytes of the operator's Ed25519 public key. It has seen no list.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](ErrorKind::Invalid) if the bytes are no public key, or a weak one.
+    pub fn new(public_key: &[u8; 32]) -> Result<GrantsCheck, Error> {
+        let key = VerifyingKey::from_bytes(public_key).ok().filter(|key| !key.is_weak());
+        let key = key.ok_or_else(|| {
+            let text = "these bytes are no Ed25519 public key, or a weak one";
+            Error::new(ErrorKind::Invalid, text)
+        })?;
+        Ok(GrantsCheck { key, seen: None })
     }
 
-    /// Returns the operator's key.
-    pub fn key(&self) -> &GrantsKey {
-        &self.key
+    /// Remembers the list that an earlier process saw last, as [`verify`](Self::verify) told it.
+    ///
+    /// # Errors
+    ///
+    /// [`Malformed`](ErrorKind::Malformed) if it is something else.
+    pub fn with_seen(self, text: &str) -> Result<GrantsCheck, Error> {
+        let seen = Seen::parse(text).ok_or_else(|| {
+            let message = format!("{text:?} does not say which list of grants was seen");
+            Error::new(ErrorKind::Malformed, message)
+        })?;
+        Ok(GrantsCheck { seen: Some(seen), ..self })
     }
 
-    /// Returns the newest list that it has seen.
-    pub fn seen(&self) -> Option<SeenGrants> {
-        self.seen
+    /// Reads a signed list. It says nothing of whether the list is valid now, and the newest:
+    /// [`verify`](Self::verify) and [`Grants::check_time`] do.
+    ///
+    /// # Errors
+    ///
+    /// [`Forged`](GrantsError::Forged) if it is not signed with this key, or was changed;
+    /// [`Malformed`](GrantsError::Malformed).
+    pub fn open(&self, signed: &[u8]) -> Result<Grants, GrantsError> {
+        Grants::open(signed, &self.key)
     }
 
-    /// Verifies what the store has. A list that is newer than any before is passed to `record`
-    /// first, and is used only if that succeeds. Whether it is valid at a time is for
-    /// [`Grants::check_time`] to say.
+    /// Verifies what the store has. A list that is newer than any before is told to `record` first,
+    /// as a text of its number and its hash, and is used only if that succeeds. Whether it is valid
+    /// at a time is for [`Grants::check_time`] to say.
     ///
     /// # Errors
     ///
@@ -63,11 +85,11 @@ impl GrantsCheck {
     pub fn verify(
         &mut self,
         signed: Option<&[u8]>,
-        record: impl FnOnce(&SeenGrants) -> Result<(), Error>,
+        record: impl FnOnce(&str) -> Result<(), Error>,
     ) -> Result<Grants, GrantsError> {
         let list = signed.ok_or(GrantsError::Missing)?;
-        let grants = Grants::open(list, &self.key)?;
-        let found = SeenGrants { serial: grants.serial(), hash: Hash::of(list) };
+        let grants = self.open(list)?;
+        let found = Seen { serial: grants.serial(), hash: Hash::of(list) };
         match self.seen {
             Some(seen) if found.serial < seen.serial => {
                 Err(GrantsError::RolledBack { serial: found.serial, seen: seen.serial })
@@ -77,7 +99,7 @@ impl GrantsCheck {
             }
             Some(seen) if found == seen => Ok(grants),
             _ => {
-                record(&found).map_err(GrantsError::Unrecorded)?;
+                record(&found.to_string()).map_err(GrantsError::Unrecorded)?;
                 self.seen = Some(found);
                 Ok(grants)
             }

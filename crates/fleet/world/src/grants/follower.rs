@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use trueup_reconcile::Hints;
 
-use super::{Grants, GrantsCheck, GrantsError, SeenGrants};
+use super::{Grants, GrantsCheck, GrantsError};
 use crate::threads::{self, Running, Stopped};
 use crate::{Error, Event, Watch, WatchConfig, World};
 
@@ -19,7 +19,7 @@ pub struct GrantsFollower {
 }
 
 /// Records the newest list that was seen.
-type Record = Box<dyn FnMut(&SeenGrants) -> Result<(), Error> + Send>;
+type Record = Box<dyn FnMut(&str) -> Result<(), Error> + Send>;
 
 /// A state machine that is given what the store has, and the time.
 struct State {
@@ -79,7 +79,7 @@ impl GrantsFollower {
     pub fn start(
         world: &World,
         check: GrantsCheck,
-        record: impl FnMut(&SeenGrants) -> Result<(), Error> + Send + 'static,
+        record: impl FnMut(&str) -> Result<(), Error> + Send + 'static,
         config: WatchConfig,
         hints: Hints,
     ) -> Result<GrantsFollower, Error> {

@@ -1,50 +1,15 @@
 //! Lists that are signed with Ed25519: the signature as 128 digits, a line end, and the list.
 
-use std::fmt;
-
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 
 use super::{Grants, GrantsError, malformed};
-use crate::encoding::{read_hex, write_hex};
-use crate::{Error, ErrorKind};
+use crate::encoding::read_hex;
 
 /// What is signed begins so: a signature of something else with the same key is none of a list.
 const CONTEXT: &[u8] = b"trueup world grants 1\0";
 
 /// The digits of a signature.
 const DIGITS: usize = 2 * Signature::BYTE_SIZE;
-
-/// The operator's public key, with which lists of grants are verified.
-#[derive(Clone, PartialEq, Eq)]
-pub struct GrantsKey(VerifyingKey);
-
-impl GrantsKey {
-    /// Makes it from the bytes of an Ed25519 public key.
-    ///
-    /// # Errors
-    ///
-    /// [`Invalid`](ErrorKind::Invalid) if the bytes are no public key, or a weak one.
-    pub fn new(public_key: &[u8; 32]) -> Result<GrantsKey, Error> {
-        let key = VerifyingKey::from_bytes(public_key).ok().filter(|key| !key.is_weak());
-        key.map(GrantsKey).ok_or_else(|| {
-            let text = "these bytes are no Ed25519 public key, or a weak one";
-            Error::new(ErrorKind::Invalid, text)
-        })
-    }
-
-    /// Returns its bytes.
-    pub fn as_bytes(&self) -> &[u8; 32] {
-        self.0.as_bytes()
-    }
-}
-
-impl fmt::Debug for GrantsKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("GrantsKey(")?;
-        write_hex(self.as_bytes(), f)?;
-        f.write_str(")")
-    }
-}
 
 impl Grants {
     /// Signs the list with the operator's Ed25519 secret key.
@@ -61,17 +26,11 @@ impl Grants {
         Ok(format!("{signature:x}\n{text}").into_bytes())
     }
 
-    /// Reads a signed list. It says nothing of whether the list is valid now, and the newest: a
-    /// [`GrantsCheck`](crate::GrantsCheck) does.
-    ///
-    /// # Errors
-    ///
-    /// [`Forged`](GrantsError::Forged) if it is not signed with this key, or was changed;
-    /// [`Malformed`](GrantsError::Malformed).
-    pub fn open(signed: &[u8], key: &GrantsKey) -> Result<Grants, GrantsError> {
+    /// Reads a list that is signed with the operator's key.
+    pub(super) fn open(signed: &[u8], key: &VerifyingKey) -> Result<Grants, GrantsError> {
         let (signature, text) = parts(signed)?;
         // Strict: a signature has one form.
-        match key.0.verify_strict(&message(text), &signature) {
+        match key.verify_strict(&message(text), &signature) {
             Ok(()) => Grants::parse(text),
             Err(_) => Err(GrantsError::Forged),
         }

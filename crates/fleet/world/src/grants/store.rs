@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use super::{Grants, GrantsCheck, GrantsError, GrantsKey, SeenGrants};
+use super::{Grants, GrantsCheck, GrantsError};
 use crate::watch::Decoded;
 use crate::{Change, Error, ErrorKind, Watch, WatchConfig, World};
 
@@ -27,7 +27,7 @@ impl World {
         &self,
         check: &mut GrantsCheck,
         now: SystemTime,
-        record: impl FnOnce(&SeenGrants) -> Result<(), Error>,
+        record: impl FnOnce(&str) -> Result<(), Error>,
     ) -> Result<Grants, GrantsError> {
         let signed = self.signed_grants().map_err(GrantsError::Store)?;
         let grants = check.verify(signed.as_deref(), record)?;
@@ -39,21 +39,23 @@ impl World {
     ///
     /// # Errors
     ///
-    /// [`Invalid`](ErrorKind::Invalid) if it is not signed with this key, or is not valid now;
+    /// [`Invalid`](ErrorKind::Invalid) if it is not signed with the key of `check`, or is not valid
+    /// now;
     /// [`Conflict`](ErrorKind::Conflict) if the store has one that is newer, or another one with
     /// its serial number; those of the store.
     pub fn put_grants(
         &self,
         signed: &[u8],
-        key: &GrantsKey,
+        check: &GrantsCheck,
         now: SystemTime,
     ) -> Result<Change, Error> {
-        let grants = Grants::open(signed, key)
+        let grants = check
+            .open(signed)
             .and_then(|grants| grants.check_time(now).map(|()| grants))
             .map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))?;
         self.update(&self.keys.grants(), None, |entry| {
             // What is not the operator's is replaced.
-            let there = entry.and_then(|it| Some((&it.value, Grants::open(&it.value, key).ok()?)));
+            let there = entry.and_then(|it| Some((&it.value, check.open(&it.value).ok()?)));
             match there {
                 Some((value, there)) if there.serial() >= grants.serial() && value != signed => {
                     let message = format!(

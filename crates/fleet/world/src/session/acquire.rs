@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ATTEMPTS;
 use crate::world::{fence, write};
-use crate::{Committed, Entry, Error, ErrorKind, LeaseId, Transaction, World};
+use crate::{Entry, Error, ErrorKind, LeaseId, Transaction, World};
 
 /// The value of a session's key.
 #[derive(Debug, Serialize, Deserialize)]
@@ -52,8 +52,8 @@ pub(super) fn acquire(
             writes: vec![write(&key, Some(value.clone()), Some(lease))],
         };
         match world.store.commit(&transaction) {
-            Ok(Committed::Written(_)) => return Ok((lease, value)),
-            Ok(Committed::Stale(_)) => {}
+            Ok(Some(_)) => return Ok((lease, value)),
+            Ok(None) => {}
             // Read what became of it.
             Err(error) if matches!(error.kind(), ErrorKind::Indeterminate) => continue,
             Err(error) if matches!(error.kind(), ErrorKind::LeaseEnded) => continue,

@@ -1,12 +1,13 @@
 //! The thread that keeps a session alive.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
 use super::{Renewed, Session, is_cut_off};
-use crate::{Choice, Error, threads};
+use crate::{Error, threads};
 
 /// A thread that [keeps](Session::keep) a session alive, or [leads](Session::schedule) a scheduler
 /// with it, until this is dropped.
@@ -50,8 +51,8 @@ pub enum SessionEvent {
     },
     /// The lease is renewed again, and has not ended.
     Reconnected,
-    /// This host leads a scheduler, and has chosen anew.
-    Chosen(Choice),
+    /// This host leads a scheduler, and has chosen these hosts.
+    Chosen(BTreeSet<String>),
     /// The lease was not renewed for another reason, or this host could not lead. It is tried
     /// again, and said again once the reason is another one.
     Failed(Error),

@@ -7,7 +7,7 @@ use super::{ATTEMPTS, Session, State, lock};
 use crate::threads::{Running, Stopped};
 use crate::watch::Event;
 use crate::world::{fence, write};
-use crate::{Change, Committed, Error, ErrorKind, Schedule, Transaction, Watch, WatchConfig};
+use crate::{Change, Error, ErrorKind, Schedule, Transaction, Watch, WatchConfig};
 
 /// How often it is tried again after a failure, while nothing changes.
 const RETRY: Duration = Duration::from_secs(1);
@@ -104,7 +104,7 @@ impl Session {
         let mut schedulers = state.offers.clone();
         if state.is_declared {
             let prefix = world.keys.below_host(world.host(), "offers");
-            for entry in world.store.read(&prefix, None)?.entries {
+            for entry in world.store.read(&prefix, None)?.1 {
                 if let Ok((_, _, Some(scheduler))) = world.keys.parse_host(&entry.key) {
                     schedulers.insert(scheduler);
                 }
@@ -135,9 +135,9 @@ impl Session {
                 writes: vec![write(&key, value, Some(lease))],
             };
             match world.store.commit(&transaction) {
-                Ok(Committed::Written(_)) => return Ok(()),
-                Ok(Committed::Stale(_)) if self.stale()?.kind() == ErrorKind::Conflict => {}
-                Ok(Committed::Stale(_)) => self.acquire_again()?,
+                Ok(Some(_)) => return Ok(()),
+                Ok(None) if self.stale()?.kind() == ErrorKind::Conflict => {}
+                Ok(None) => self.acquire_again()?,
                 Err(error) => match error.kind() {
                     ErrorKind::Indeterminate => {}
                     ErrorKind::LeaseEnded => self.acquire_again()?,

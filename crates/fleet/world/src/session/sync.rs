@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
 use super::{ATTEMPTS, Exported, Session, State, lock};
+use crate::resources::is_few;
 use crate::world::{fence, write};
 use crate::{
-    Change, Committed, Compare, Entry, Error, ErrorKind, Hosts, ResourceKey, Revision, Transaction,
-    Write,
+    Change, Compare, Entry, Error, ErrorKind, Hosts, ResourceKey, Revision, Transaction, Write,
 };
 
 /// One write to be made.
@@ -59,7 +59,7 @@ impl Session {
                 compares: vec![self.fence(), fence(&key, entry.as_ref())],
                 writes: vec![write(&key, Some(mark), Some(lease))],
             };
-            if let Committed::Written(_) = world.store.commit(&transaction)? {
+            if world.store.commit(&transaction)?.is_some() {
                 return Ok(());
             }
         }
@@ -97,14 +97,7 @@ impl Session {
         let mut exported = Exported::default();
         let asked = keys.clone();
         for _ in 0..ATTEMPTS {
-            let named = (keys.iter())
-                .filter_map(|key| match &key.recipient {
-                    Hosts::One(host) => Some(host.clone()),
-                    Hosts::Any => None,
-                })
-                .collect();
-            let (recipients, entries) = self.0.world.own_entries(&named)?;
-            state.recipients = recipients;
+            let entries = self.stored(state, &keys)?;
             let steps = self.steps(state, &entries, &keys, &mut exported);
             match self.write(state, &steps, is_atomic, &mut exported) {
                 Ok(()) => {
@@ -123,6 +116,22 @@ impl Session {
             }
         }
         Err(self.changes_all_the_time())
+    }
+
+    /// Reads what the store has of these keys, or of all exports of the host: a change costs what it
+    /// changes.
+    fn stored(&self, state: &mut State, keys: &BTreeSet<ResourceKey>) -> Result<Vec<Entry>, Error> {
+        let world = &self.0.world;
+        if is_few(keys.len(), state.exports.len()) {
+            return keys.iter().filter_map(|key| world.own_entry(key).transpose()).collect();
+        }
+        let named = keys.iter().filter_map(|key| match &key.recipient {
+            Hosts::One(host) => Some(host.clone()),
+            Hosts::Any => None,
+        });
+        let (recipients, entries) = world.own_entries(&named.collect())?;
+        state.recipients = recipients;
+        Ok(entries)
     }
 
     /// The writes that are needed; the outcome of all other keys is that nothing changed.
@@ -224,7 +233,7 @@ impl Session {
             bytes <= limits.bytes
         });
         // A recipient that is new is a write more, and the fence a comparison.
-        let most = (limits.operations.saturating_sub(1) / 2).max(1);
+        let most = (limits.count.saturating_sub(1) / 2).max(1);
         fits.take(most).count().max(1)
     }
 
@@ -244,11 +253,11 @@ impl Session {
             }
         }
         match world.store.commit(&transaction)? {
-            Committed::Written(revision) => {
+            Some(revision) => {
                 state.recipients.extend(recipients);
                 Ok(revision)
             }
-            Committed::Stale(_) => Err(self.stale()?),
+            None => Err(self.stale()?),
         }
     }
 

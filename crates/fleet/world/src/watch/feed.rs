@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::mirror::{Entries, Mirror};
 use crate::session::is_cut_off;
 use crate::threads::Stopped;
-use crate::{Entry, Error, ErrorKind, ReadLimits, Revision, Store, StoreEvent, StoreWatch};
+use crate::{Entry, Error, ErrorKind, Limits, Revision, Store, StoreEvent, StoreWatch};
 
 /// How a watch behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct WatchConfig {
     /// How much the copy holds at most. With more in the store, the watch is
     /// [interrupted](super::Event::Interrupted), its copy stays as it was, and a list is tried
     /// again after twelve times the longest backoff.
-    pub limits: ReadLimits,
+    pub limits: Limits,
 }
 
 impl Default for WatchConfig {
@@ -31,7 +31,7 @@ impl Default for WatchConfig {
         WatchConfig {
             full_interval: Duration::from_secs(600),
             max_backoff: Duration::from_secs(5),
-            limits: ReadLimits::default(),
+            limits: Limits::default(),
         }
     }
 }
@@ -205,9 +205,8 @@ impl Feed {
     }
 
     fn list(&self, position: &mut Option<Revision>) -> Result<Revision, Error> {
-        let snapshot = self.store.read(&self.prefix, None)?;
-        let revision = snapshot.revision;
-        self.mirror.list(self.index, revision, entries(snapshot.entries))?;
+        let (revision, list) = self.store.read(&self.prefix, None)?;
+        self.mirror.list(self.index, revision, entries(list))?;
         *position = Some(revision);
         Ok(revision)
     }
@@ -220,9 +219,8 @@ impl Feed {
     /// Compares with the store, as of the very revision that has been watched up to. Where that is
     /// compacted, as after a long quiet, the error has all listed anew, which compares as well.
     fn compare(&self, at: Revision) -> Result<(), Error> {
-        let snapshot = self.store.read(&self.prefix, Some(at))?;
-        let entries = entries(snapshot.entries);
-        self.mirror.compare(self.index, at, entries)
+        let (_, list) = self.store.read(&self.prefix, Some(at))?;
+        self.mirror.compare(self.index, at, entries(list))
     }
 }
 

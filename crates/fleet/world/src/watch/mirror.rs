@@ -5,9 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::{Entry, Error, ErrorKind, KeyChange, LeaseId, ReadLimits, Revision};
+use crate::{Entry, Error, ErrorKind, LeaseId, Limits, Revision};
 
 pub(super) type Entries = BTreeMap<Vec<u8>, Arc<Entry>>;
+
+/// What became of keys: the entry, or none.
+type Changes = BTreeMap<Vec<u8>, Option<Entry>>;
 
 pub(crate) struct Mirror {
     state: Mutex<State>,
@@ -17,7 +20,7 @@ pub(crate) struct Mirror {
 #[derive(Default)]
 struct State {
     feeds: Vec<FeedState>,
-    limits: ReadLimits,
+    limits: Limits,
     /// What of an entry is told when it changes.
     content: Content,
     /// What the reader saw of the keys that have changed since: none, there was no such key.
@@ -72,14 +75,14 @@ struct FeedState {
 
 impl FeedState {
     /// How many entries it has after these changes, and their bytes.
-    fn size_after(&self, changes: &[KeyChange]) -> (usize, usize) {
+    fn size_after(&self, changes: &Changes) -> (usize, usize) {
         let (mut entries, mut bytes) = (self.entries.len(), self.bytes);
-        for change in changes {
-            if let Some(before) = self.entries.get(change.key()) {
+        for (key, now) in changes {
+            if let Some(before) = self.entries.get(key) {
                 entries -= 1;
                 bytes -= size(before);
             }
-            if let KeyChange::Put(entry) = change {
+            if let Some(entry) = now {
                 entries += 1;
                 bytes += size(entry);
             }
@@ -90,20 +93,6 @@ impl FeedState {
 
 fn size(entry: &Entry) -> usize {
     entry.key.len() + entry.value.len()
-}
-
-fn apply(entries: &mut Entries, change: KeyChange) -> (Vec<u8>, Option<Arc<Entry>>) {
-    match change {
-        KeyChange::Put(entry) => {
-            let key = entry.key.clone();
-            let before = entries.insert(key.clone(), Arc::new(entry));
-            (key, before)
-        }
-        KeyChange::Deleted(key) => {
-            let before = entries.remove(&key);
-            (key, before)
-        }
-    }
 }
 
 /// What the reader gets.
@@ -122,7 +111,7 @@ pub(crate) enum Raw {
 }
 
 impl Mirror {
-    pub(super) fn new(feeds: usize, limits: ReadLimits, content: Content) -> Mirror {
+    pub(super) fn new(feeds: usize, limits: Limits, content: Content) -> Mirror {
         let mut state = State { limits, content, ..State::default() };
         state.feeds.resize_with(feeds, FeedState::default);
         Mirror { state: Mutex::new(state), changed: Condvar::new() }
@@ -143,13 +132,17 @@ impl Mirror {
         &self,
         feed: usize,
         revision: Revision,
-        changes: Vec<KeyChange>,
+        changes: Changes,
     ) -> Result<(), Error> {
         self.with(|state| {
             let (entries, bytes) = state.feeds[feed].size_after(&changes);
             state.resize(feed, entries, bytes)?;
-            for change in changes {
-                let (key, before) = apply(&mut state.feeds[feed].entries, change);
+            for (key, now) in changes {
+                let entries = &mut state.feeds[feed].entries;
+                let before = match now {
+                    Some(entry) => entries.insert(key.clone(), Arc::new(entry)),
+                    None => entries.remove(&key),
+                };
                 state.note(key, before, revision);
             }
             state.advance(feed, revision);

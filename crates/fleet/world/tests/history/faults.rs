@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use trueup_world::{
-    Committed, Error, ErrorKind, LeaseId, Revision, Snapshot, Store, StoreEvent, StoreMember,
-    StoreWatch, Transaction, TransactionLimits,
+    Entry, Error, ErrorKind, LeaseId, Limits, Revision, Store, StoreEvent, StoreMember, StoreWatch,
+    Transaction,
 };
 
 #[derive(Debug)]
@@ -70,17 +70,17 @@ struct Faulty {
 }
 
 impl Store for Faulty {
-    fn read(&self, prefix: &[u8], at: Option<Revision>) -> Result<Snapshot, Error> {
+    fn read(&self, prefix: &[u8], at: Option<Revision>) -> Result<(Revision, Vec<Entry>), Error> {
         self.faults.call(|| self.store.read(prefix, at))
     }
 
-    fn commit(&self, transaction: &Transaction) -> Result<Committed, Error> {
+    fn commit(&self, transaction: &Transaction) -> Result<Option<Revision>, Error> {
         self.faults.call(|| self.store.commit(transaction))
     }
 
-    fn limits(&self) -> TransactionLimits {
+    fn limits(&self) -> Limits {
         // Small, so that batches are split.
-        TransactionLimits { operations: 7, ..self.store.limits() }
+        Limits { count: 7, ..self.store.limits() }
     }
 
     fn watch(&self, prefix: &[u8], after: Revision) -> Result<Box<dyn StoreWatch>, Error> {

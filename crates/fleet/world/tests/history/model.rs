@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use trueup_world::{KeyChange, Revision, Store, StoreEvent, StoreWatch};
+use trueup_world::{Revision, Store, StoreEvent, StoreWatch};
 
 pub(crate) type Resources = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -29,11 +29,11 @@ impl Model {
                 continue;
             };
             let mut state = self.newest().clone();
-            for change in changes {
-                match change {
-                    KeyChange::Put(entry) => drop(state.insert(entry.key, entry.value)),
-                    KeyChange::Deleted(key) => drop(state.remove(&key)),
-                }
+            for (key, now) in changes {
+                match now {
+                    Some(entry) => state.insert(key, entry.value),
+                    None => state.remove(&key),
+                };
             }
             self.states.insert(revision, state);
         }

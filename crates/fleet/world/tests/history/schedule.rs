@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use trueup_contracts::world::Gate;
 use trueup_world::{
-    Embedded, Error, ErrorKind, Event, Export, Filter, Renewed, Resource, ResourceKey, Revision,
+    Embedded, Entry, Error, ErrorKind, Event, Export, Filter, Renewed, ResourceKey, Revision,
     Session, Store, View, Watch, WatchConfig, World,
 };
 
@@ -67,7 +67,7 @@ pub(crate) struct Run {
     gate: Arc<Gate>,
     faults: Arc<Faults>,
     world: World,
-    watch: Watch<ResourceKey, Resource>,
+    watch: Watch<ResourceKey, Arc<Entry>>,
     view: Option<BTreeMap<(String, String), Vec<u8>>>,
     seen: BTreeMap<(String, String), Revision>,
     pub(crate) log: Vec<String>,
@@ -162,7 +162,7 @@ impl Run {
                 false => self.gate.open(),
             },
             17 => {
-                let newest = self.operator.read(b"/t", None).unwrap().revision;
+                let newest = self.operator.read(b"/t", None).unwrap().0;
                 let back = self.random.u64(0..4).min(newest.0 - 1);
                 self.store.compact(Revision(newest.0 - back));
             }
@@ -312,7 +312,7 @@ impl Run {
             return;
         };
         let read = collected.resources.into_iter();
-        let read = read.map(|(key, it)| (id(&key), it.data)).collect();
+        let read = read.map(|(key, it)| (id(&key), it.value.clone())).collect();
         let model = Model::resources(self.model.at(collected.revision));
         assert_eq!(model, read, "collected at {}", collected.revision);
         self.counts.checked += 1;
@@ -347,11 +347,11 @@ impl Run {
                     self.replace(&view);
                 }
                 Event::Changed { id: key, value, revision } => {
-                    self.log.push(format!("  {key} = {:?} at {revision}", value.data));
+                    self.log.push(format!("  {key} = {:?} at {revision}", value.value));
                     let model = Model::resources(self.model.at(revision));
-                    assert_eq!(model.get(&id(&key)), Some(&value.data), "{key}: invented");
+                    assert_eq!(model.get(&id(&key)), Some(&value.value), "{key}: invented");
                     self.advance(id(&key), revision);
-                    self.known().insert(id(&key), value.data);
+                    self.known().insert(id(&key), value.value.clone());
                 }
                 Event::Deleted { id: key, revision } => {
                     self.log.push(format!("  {key} deleted at {revision}"));
@@ -376,9 +376,9 @@ impl Run {
         }
     }
 
-    fn replace(&mut self, view: &View<ResourceKey, Resource>) {
+    fn replace(&mut self, view: &View<ResourceKey, Arc<Entry>>) {
         let values = view.values.iter();
-        let values = values.map(|(key, (it, _))| (id(key), it.data.clone()));
+        let values = values.map(|(key, (it, _))| (id(key), it.value.clone()));
         self.view = Some(values.collect());
     }
 

@@ -2,16 +2,16 @@
 //! a watch is only when it is asked, and that counts its calls.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use trueup_reconcile::Hints;
+use trueup_reconcile::{Hints, MemoryLedger, PassInput, Report as _, Source as _};
 use trueup_world::{
-    Collector, CollectorConfig, Committed, Embedded, Error, ErrorKind, Event, Export, Filter,
-    Knowledge, LeaseId, Revision, Seen, Session, Snapshot, Store, StoreEvent, StoreMember,
-    StoreWatch, Transaction, TransactionLimits, Watch, WatchConfig, World, Write,
+    Collector, CollectorConfig, Embedded, Entry, Error, ErrorKind, Event, Export, Exporter, Filter,
+    Knowledge, LeaseId, Limits, Revision, Seen, Session, Store, StoreEvent, StoreMember,
+    StoreWatch, Transaction, Watch, WatchConfig, World, Write,
 };
 
 /// What is skipped, and how often was called.
@@ -21,6 +21,8 @@ struct Skips {
     questions: AtomicU32,
     /// When it was read from.
     reads: Mutex<Vec<Instant>>,
+    /// How many entries were read.
+    entries: AtomicUsize,
     renewals: AtomicU32,
     /// What happens before the record of the next deploy is written.
     before_record: Mutex<Option<Box<dyn FnOnce() + Send>>>,
@@ -82,12 +84,14 @@ impl StoreWatch for SkippingWatch {
 }
 
 impl Store for Skipping {
-    fn read(&self, prefix: &[u8], at: Option<Revision>) -> Result<Snapshot, Error> {
+    fn read(&self, prefix: &[u8], at: Option<Revision>) -> Result<(Revision, Vec<Entry>), Error> {
         self.1.reads.lock().unwrap().push(Instant::now());
-        self.0.read(prefix, at)
+        let (revision, entries) = self.0.read(prefix, at)?;
+        self.1.entries.fetch_add(entries.len(), Ordering::SeqCst);
+        Ok((revision, entries))
     }
 
-    fn commit(&self, transaction: &Transaction) -> Result<Committed, Error> {
+    fn commit(&self, transaction: &Transaction) -> Result<Option<Revision>, Error> {
         let is_record = |it: &Write| it.key().starts_with(b"/t/cluster/deploys/");
         if transaction.writes.iter().any(is_record) {
             let before = self.1.before_record.lock().unwrap().take();
@@ -96,7 +100,7 @@ impl Store for Skipping {
         self.0.commit(transaction)
     }
 
-    fn limits(&self) -> TransactionLimits {
+    fn limits(&self) -> Limits {
         self.0.limits()
     }
 
@@ -177,7 +181,7 @@ fn an_event_that_is_skipped_and_compacted_is_found_by_a_new_list() {
     let mut watch = watch(&world);
     skips.set(ALL);
     world.set_own_string("m", "1").unwrap();
-    let newest = world.store().read(b"/", None).unwrap().revision;
+    let newest = world.store().read(b"/", None).unwrap().0;
     store.compact(newest);
     match watch.next(SOON).unwrap() {
         Some(Event::Resync(view)) => assert_eq!(view.values["a"].0, "1"),
@@ -235,12 +239,38 @@ fn a_session_that_goes_on_reads_nothing_most_of_the_time() {
     assert!((1..=3).contains(&reads), "{reads}");
 }
 
+/// Or a host would pay for all of its exports at each change.
+#[test]
+fn a_change_of_an_export_reads_that_export_and_a_pass_reads_all_once() {
+    let (_store, world, skips) = skipping();
+    let session = Session::begin(world, "machine", SOON).unwrap();
+    let mut exports: Vec<Export> =
+        (0..500).map(|number| Export::new("route", format!("{number:03}"), "1")).collect();
+    session.declare(&exports).unwrap();
+    let read = || skips.entries.swap(0, Ordering::SeqCst);
+    read();
+    exports[7].data = b"2".to_vec();
+    session.export(&exports[7..8]).unwrap();
+    session.delete(&[exports.pop().unwrap().key("a")]).unwrap();
+    let few = read();
+    assert!(few <= 4, "{few}");
+    let (mut exporter, mut ledger) = (Exporter::of_session(session), MemoryLedger::default());
+    for (data, transactions) in [(b"2", 0), (b"3", 1)] {
+        exports[7].data = data.to_vec();
+        let report = exporter.reconcile(PassInput::new(&(), &exports, &mut ledger, &())).unwrap();
+        assert!(report.converged());
+        assert_eq!(report.transactions, transactions);
+        let once = read();
+        assert!((499..510).contains(&once), "{once}");
+    }
+}
+
 /// The content is written, and no deploy names it yet: it is removed, and the deploy is not added.
 #[test]
 fn a_deploy_whose_content_is_removed_before_it_is_named_is_not_added() {
     let (store, world, skips) = skipping();
     let operator = World::new(store.connect(), "/t", "b").unwrap();
-    let remove = move || assert_eq!(operator.remove_unused_chunks(10).unwrap().chunks, 1);
+    let remove = move || assert_eq!(operator.remove_unused_chunks(10).unwrap().0, 1);
     *skips.before_record.lock().unwrap() = Some(Box::new(remove));
     let files = BTreeMap::from([("a".to_owned(), b"1".to_vec())]);
     let error = world.add_deploy(None, &files).unwrap_err();

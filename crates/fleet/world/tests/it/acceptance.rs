@@ -5,8 +5,10 @@ mod contests;
 mod kept;
 mod protected;
 
+use std::sync::Arc;
+
 use trueup_file::{File, TableNames, exported_route};
-use trueup_world::{Acceptance, Accepted, Collect, Hosts, Resource, ResourceKey, Revision};
+use trueup_world::{Acceptance, Accepted, Collect, Entry, Hosts, ResourceKey, Revision};
 
 /// Reads sections of a file of a host with an embedded store.
 fn read(host: &str, sections: &str) -> File {
@@ -28,7 +30,7 @@ fn exported(
     number: u64,
     created: u64,
     data: &str,
-) -> (ResourceKey, Resource) {
+) -> (ResourceKey, Arc<Entry>) {
     let key = ResourceKey {
         exporter: exporter.to_owned(),
         recipient: Hosts::One(format!("{number:08}")),
@@ -36,14 +38,15 @@ fn exported(
         name: name.into(),
     };
     let created = Revision(created);
-    (key, Resource { data: data.into(), created, revision: created, lease: None })
+    let value = data.into();
+    (key, Arc::new(Entry { key: Vec::new(), value, created, modified: created, lease: None }))
 }
 
 /// What is accepted of these exports, and of no others.
 fn accept<'a>(
     collects: &[Collect],
     host: &str,
-    exports: impl IntoIterator<Item = &'a (ResourceKey, Resource)>,
+    exports: impl IntoIterator<Item = &'a (ResourceKey, Arc<Entry>)>,
 ) -> Accepted {
     let mut acceptance = acceptance(collects, host);
     for (key, resource) in exports {

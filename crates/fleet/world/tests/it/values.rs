@@ -1,10 +1,10 @@
 //! Limits and hashes.
 
-use trueup_world::{ErrorKind, Hash, ReadLimits};
+use trueup_world::{ErrorKind, Hash, Limits};
 
 #[test]
 fn more_than_the_limits_is_an_error_that_may_pass() {
-    let limits = ReadLimits::default().with_entries(2).with_bytes(10);
+    let limits = Limits { count: 2, bytes: 10 };
     limits.check("the list", 2, 10).unwrap();
     for (entries, bytes) in [(3, 10), (2, 11)] {
         let error = limits.check("the list", entries, bytes).unwrap_err();

@@ -1,13 +1,14 @@
 //! What the state machine keeps from event to event is what a scan of all that happened says.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use proptest::prelude::*;
 
 use super::state::{Changed, Event, Lease, State, Told, View};
-use super::{CollectorConfig, DampingConfig, Holdings, Knowledge, SLICE, Seen};
-use crate::{Error, ErrorKind, Hosts, LeaseId, Resource, ResourceKey, Revision};
+use super::{CollectorConfig, Holdings, Knowledge, SLICE, Seen};
+use crate::{Entry, Error, ErrorKind, Hosts, LeaseId, ResourceKey, Revision};
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Id {
@@ -19,7 +20,7 @@ enum Id {
 /// What there is under an id.
 #[derive(Clone, Debug)]
 enum Value {
-    Resource(Resource),
+    Resource(Arc<Entry>),
     Lease(Lease),
 }
 
@@ -33,20 +34,20 @@ enum Step {
 
 /// The copy that a watch has.
 #[derive(Default)]
-struct Copied(BTreeMap<ResourceKey, Resource>);
+struct Copied(BTreeMap<ResourceKey, Arc<Entry>>);
 
 impl Told for Copied {
-    fn export(&self, key: &ResourceKey) -> Option<Resource> {
+    fn export(&self, key: &ResourceKey) -> Option<Arc<Entry>> {
         self.0.get(key).cloned()
     }
 
-    fn exports(&self) -> BTreeMap<ResourceKey, Resource> {
+    fn exports(&self) -> BTreeMap<ResourceKey, Arc<Entry>> {
         self.0.clone()
     }
 }
 
 impl Copied {
-    fn set(&mut self, key: ResourceKey, now: Option<Resource>) -> Changed {
+    fn set(&mut self, key: ResourceKey, now: Option<Arc<Entry>>) -> Changed {
         let before = match &now {
             Some(now) => self.0.insert(key.clone(), now.clone()),
             None => self.0.remove(&key),
@@ -212,12 +213,13 @@ fn id((kind, host, name): (u8, u8, u8)) -> Id {
 /// What there is under an id: of a resource, data, and of a host, a lease or none.
 fn value(id: &Id, number: u8) -> Value {
     match id {
-        Id::Resource(_) => Value::Resource(Resource {
-            data: vec![number],
+        Id::Resource(_) => Value::Resource(Arc::new(Entry {
+            key: Vec::new(),
+            value: vec![number],
             created: Revision(1),
-            revision: Revision(1),
+            modified: Revision(1),
             lease: None,
-        }),
+        })),
         _ => Value::Lease((number > 0).then_some(LeaseId(number.into()))),
     }
 }
@@ -227,7 +229,7 @@ fn config(keep_for: Option<Duration>, grace: Duration) -> CollectorConfig {
     CollectorConfig {
         keep_for,
         grace,
-        damping: DampingConfig::default().with_interval(Duration::ZERO),
+        damping_interval: Duration::ZERO,
         ..CollectorConfig::default()
     }
 }
@@ -267,7 +269,7 @@ fn known(knowledge: Knowledge) -> Holdings {
 }
 
 /// Takes in what has changed since a reader looked.
-fn read(shown: &mut BTreeMap<ResourceKey, Resource>, holdings: &Holdings) {
+fn read(shown: &mut BTreeMap<ResourceKey, Arc<Entry>>, holdings: &Holdings) {
     if holdings.is_all {
         shown.clear();
     }
@@ -360,7 +362,7 @@ struct Followed {
     revision: u64,
     /// How often what is shown of each export has changed, by its name.
     changes: BTreeMap<Vec<u8>, usize>,
-    shown: BTreeMap<ResourceKey, Resource>,
+    shown: BTreeMap<ResourceKey, Arc<Entry>>,
 }
 
 impl Followed {
@@ -437,7 +439,7 @@ fn an_export_that_changes_all_the_time_costs_a_bounded_number_of_changes() {
                 Id::Resource(key) => key,
                 other => panic!("{other:?}"),
             }];
-            assert_eq!(data.data, [(turn / 870) as u8], "it is taken at once");
+            assert_eq!(data.value, [(turn / 870) as u8], "it is taken at once");
         }
         of.pass(Duration::from_micros(575));
     }
@@ -447,7 +449,7 @@ fn an_export_that_changes_all_the_time_costs_a_bounded_number_of_changes() {
     of.pass(Duration::from_secs(10));
     assert_eq!(of.changes[&vec![7]], 11);
     assert_eq!(of.holdings().resources().count(), 2);
-    let last = of.shown.values().map(|it| it.data[0]).collect::<Vec<_>>();
+    let last = of.shown.values().map(|it| it.value[0]).collect::<Vec<_>>();
     assert_eq!(last, [(8_699_u32 % 250) as u8, 9]);
     assert!(of.holdings().damped.is_empty());
     assert_eq!(of.state.wait(of.now), SLICE);
@@ -456,8 +458,7 @@ fn an_export_that_changes_all_the_time_costs_a_bounded_number_of_changes() {
 /// Each of its names is new.
 #[test]
 fn a_host_that_exports_and_deletes_all_the_time_costs_a_bounded_number_of_changes() {
-    let damping = DampingConfig::default().with_exports(20);
-    let mut of = Followed::new(CollectorConfig { damping, ..CollectorConfig::default() });
+    let mut of = Followed::new(CollectorConfig { damping_burst: 20, ..CollectorConfig::default() });
     for turn in 0..4_350_u32 {
         let name = (turn % 256) as u8;
         of.put(1, name, 0);
@@ -473,8 +474,7 @@ fn a_host_that_exports_and_deletes_all_the_time_costs_a_bounded_number_of_change
 /// Each reader has them once, whatever their number.
 #[test]
 fn the_first_exports_of_a_host_do_not_wait() {
-    let damping = DampingConfig::default().with_exports(20);
-    let mut of = Followed::new(CollectorConfig { damping, ..CollectorConfig::default() });
+    let mut of = Followed::new(CollectorConfig { damping_burst: 20, ..CollectorConfig::default() });
     (0..200).for_each(|name| of.put(1, name, 0));
     assert_eq!(of.shown.len(), 200);
     // What comes again counts.
@@ -543,11 +543,11 @@ proptest! {
     fn damping_is_bounded_and_loses_nothing(
         steps in proptest::collection::vec((0..3_u8, 0..3_u8, 0..4_u8, 0..700_u64), 0..300),
     ) {
-        let damping = DampingConfig {
-            interval: Duration::from_secs(1),
-            exports: 12,
-        };
-        let mut of = Followed::new(CollectorConfig { damping, ..CollectorConfig::default() });
+        let mut of = Followed::new(CollectorConfig {
+            damping_interval: Duration::from_secs(1),
+            damping_burst: 12,
+            ..CollectorConfig::default()
+        });
         let begun = of.now;
         for (host, name, data, millis) in steps {
             match data {

@@ -9,8 +9,8 @@ use trueup_reconcile::{
     Report as _, Source as _,
 };
 use trueup_world::{
-    Access, Action, Collector, CollectorConfig, ErrorKind, Export, ExportReport, Exporter, Filter,
-    Holdings, HostExporter, Knowledge, Seen, SessionEvent, Transaction, World, Write,
+    Access, Collector, CollectorConfig, ErrorKind, Export, ExportReport, Exporter, Filter,
+    Holdings, Knowledge, Seen, SessionEvent, Transaction, Verdict, World, Write,
 };
 
 use super::{
@@ -49,18 +49,18 @@ fn pass(exporter: &mut Exporter, exports: &[Export], ledger: &mut MemoryLedger) 
     exporter.reconcile(PassInput::new(&(), &exports.to_vec(), ledger, &())).unwrap()
 }
 
-fn actions(report: &ExportReport) -> Vec<Action> {
+fn actions(report: &ExportReport) -> Vec<Verdict> {
     assert!(report.ops.iter().all(|it| matches!(it.outcome, Outcome::Applied)));
     report.ops.iter().map(|it| it.action).collect()
 }
 
 fn an_exporter_converges_and_its_second_pass_does_nothing(fixture: &dyn Fixture) {
-    let mut exporter = Exporter::new(session(fixture, "a"));
+    let mut exporter = Exporter::of_session(session(fixture, "a"));
     let mut ledger = MemoryLedger::default();
     let exports = [export("x", "1"), export("y", "1").to("b"), export("z", "1").persist()];
     let report = pass(&mut exporter, &exports, &mut ledger);
     assert!(report.converged());
-    assert_eq!(actions(&report), [Action::Create; 3]);
+    assert_eq!(actions(&report), [Verdict::Create; 3]);
     assert_eq!((ledger.owned().unwrap().len(), ledger.open_intents().unwrap().len()), (3, 0));
     let report = pass(&mut exporter, &exports, &mut ledger);
     assert!(report.converged() && report.ops.is_empty());
@@ -74,31 +74,31 @@ fn an_exporter_converges_and_its_second_pass_does_nothing(fixture: &dyn Fixture)
 
 fn an_exporter_creates_updates_and_deletes(fixture: &dyn Fixture) {
     let mut ledger = MemoryLedger::default();
-    let mut exporter = Exporter::new(session(fixture, "a"));
+    let mut exporter = Exporter::of_session(session(fixture, "a"));
     pass(&mut exporter, &[export("x", "1"), export("y", "1")], &mut ledger);
     // One that is started again, and has lost its ledger: what goes with the lease is its own.
     let (mut exporter, mut ledger) =
-        (Exporter::new(session(fixture, "a")), MemoryLedger::default());
+        (Exporter::of_session(session(fixture, "a")), MemoryLedger::default());
     let report = pass(&mut exporter, &[export("y", "2"), export("z", "1")], &mut ledger);
-    assert_eq!(actions(&report), [Action::Delete, Action::Update, Action::Create]);
+    assert_eq!(actions(&report), [Verdict::Delete, Verdict::Change, Verdict::Create]);
     assert_eq!(report.transactions, 1);
-    assert_eq!(exporter.session().world().exports().unwrap().len(), 2);
+    assert_eq!(exporter.session().unwrap().world().exports().unwrap().len(), 2);
 }
 
 fn an_exporter_deletes_what_persists_if_the_ledger_has_it(fixture: &dyn Fixture) {
     let a = session(fixture, "a");
     a.export(&[export("by hand", "1").persist()]).unwrap();
-    let (mut exporter, mut ledger) = (Exporter::new(a), MemoryLedger::default());
+    let (mut exporter, mut ledger) = (Exporter::of_session(a), MemoryLedger::default());
     pass(&mut exporter, &[export("x", "1").persist()], &mut ledger);
     let report = pass(&mut exporter, &[], &mut ledger);
-    assert_eq!(actions(&report), [Action::Delete]);
-    let own = exporter.session().world().exports().unwrap();
+    assert_eq!(actions(&report), [Verdict::Delete]);
+    let own = exporter.session().unwrap().world().exports().unwrap();
     assert_eq!(own.into_keys().map(|it| it.name).collect::<Vec<_>>(), [b"by hand"]);
     assert!(ledger.owned().unwrap().is_empty());
 }
 
 fn an_exporter_that_may_do_nothing_only_observes(fixture: &dyn Fixture) {
-    let mut exporter = Exporter::new(session(fixture, "a"));
+    let mut exporter = Exporter::of_session(session(fixture, "a"));
     let mut ledger = MemoryLedger::default();
     let limits = PassLimits::default().with_ops(0);
     let exports = vec![export("x", "1")];
@@ -107,12 +107,12 @@ fn an_exporter_that_may_do_nothing_only_observes(fixture: &dyn Fixture) {
         .unwrap();
     assert!(!report.converged() && report.is_truncated());
     assert!(matches!(report.ops[0].outcome, Outcome::Pending(())));
-    assert!(exporter.session().world().exports().unwrap().is_empty());
+    assert!(exporter.session().unwrap().world().exports().unwrap().is_empty());
     assert_eq!(ledger, MemoryLedger::default());
 }
 
 fn each_op_has_one_outcome_within_limits(fixture: &dyn Fixture) {
-    let mut exporter = Exporter::new(session(fixture, "a"));
+    let mut exporter = Exporter::of_session(session(fixture, "a"));
     let mut ledger = MemoryLedger::default();
     let exports: Vec<Export> = ["v", "w", "x", "y", "z"].map(|it| export(it, "1")).into();
     let limits = PassLimits::default().with_ops(2);
@@ -139,7 +139,7 @@ fn a_refused_export_costs_itself_alone(fixture: &dyn Fixture) {
         return;
     };
     let a = World::new(store, &fixture.prefix(), "a").unwrap();
-    let mut exporter = Exporter::new(session_of(a, fixture.ttl() * 100));
+    let mut exporter = Exporter::of_session(session_of(a, fixture.ttl() * 100));
     let mut ledger = MemoryLedger::default();
     let exports = [export("x", "1"), export("x", "1").to("b")];
     for pass_number in 0..2 {
@@ -168,15 +168,15 @@ fn an_intent_that_a_crash_left_is_closed(fixture: &dyn Fixture) {
     ledger.begin(intents.into()).unwrap();
     a.export(&exports[..1]).unwrap();
     drop(a);
-    let mut exporter = Exporter::new(session(fixture, "a"));
+    let mut exporter = Exporter::of_session(session(fixture, "a"));
     let report = pass(&mut exporter, &[], &mut ledger);
-    assert_eq!(actions(&report), [Action::Delete]);
-    assert!(exporter.session().world().exports().unwrap().is_empty());
+    assert_eq!(actions(&report), [Verdict::Delete]);
+    assert!(exporter.session().unwrap().world().exports().unwrap().is_empty());
     assert_eq!(ledger, MemoryLedger::default());
 }
 
 fn what_an_operator_deletes_is_exported_again(fixture: &dyn Fixture) {
-    let mut exporter = Exporter::new(session(fixture, "a"));
+    let mut exporter = Exporter::of_session(session(fixture, "a"));
     let mut ledger = MemoryLedger::default();
     let exports = [export("x", "1"), export("y", "1")];
     pass(&mut exporter, &exports, &mut ledger);
@@ -185,12 +185,12 @@ fn what_an_operator_deletes_is_exported_again(fixture: &dyn Fixture) {
     let transaction = Transaction { writes, ..Default::default() };
     operator.store().commit(&transaction).unwrap();
     let report = pass(&mut exporter, &exports, &mut ledger);
-    assert_eq!(actions(&report), [Action::Create]);
+    assert_eq!(actions(&report), [Verdict::Create]);
     assert!(report.converged());
 }
 
 fn an_exporter_that_is_cut_off_goes_on_later(fixture: &dyn Fixture) {
-    let mut exporter = Exporter::new(session(fixture, "a"));
+    let mut exporter = Exporter::of_session(session(fixture, "a"));
     let mut ledger = MemoryLedger::default();
     if !fixture.cut("a") {
         return;
@@ -206,7 +206,7 @@ fn an_exporter_that_is_cut_off_goes_on_later(fixture: &dyn Fixture) {
 }
 
 fn a_host_exporter_begins_its_session_with_the_first_export(fixture: &dyn Fixture) {
-    let mut exporter = HostExporter::new(world(fixture, "a"), "machine a", fixture.ttl());
+    let mut exporter = Exporter::new(world(fixture, "a"), "machine a", fixture.ttl());
     let mut ledger = MemoryLedger::default();
     let (none, exports) = (Vec::new(), vec![export("x", "1")]);
     let report = exporter.reconcile(PassInput::new(&(), &none, &mut ledger, &())).unwrap();
@@ -222,17 +222,17 @@ fn a_host_exporter_begins_its_session_with_the_first_export(fixture: &dyn Fixtur
 
     let report = exporter.reconcile(PassInput::new(&(), &exports, &mut ledger, &())).unwrap();
     assert!(report.converged() && is_member());
-    assert_eq!(actions(&report), [Action::Create]);
+    assert_eq!(actions(&report), [Verdict::Create]);
     let report = exporter.reconcile(PassInput::new(&(), &none, &mut ledger, &())).unwrap();
     assert!(report.converged() && is_member());
-    assert_eq!(actions(&report), [Action::Delete]);
+    assert_eq!(actions(&report), [Verdict::Delete]);
 }
 
 fn a_host_exporter_hints_when_its_session_is_cut_off(fixture: &dyn Fixture) {
     let events = Arc::new(AtomicUsize::new(0));
     let hinted = Arc::new(AtomicUsize::new(0));
     let (seen, counted) = (Arc::clone(&events), Arc::clone(&hinted));
-    let exporter = HostExporter::new(world(fixture, "a"), "machine a", fixture.ttl());
+    let exporter = Exporter::new(world(fixture, "a"), "machine a", fixture.ttl());
     let mut exporter = exporter.on_event(move |event, status| {
         if matches!(event, SessionEvent::CutOff { .. }) && status.cut_off_since.is_some() {
             seen.fetch_add(1, Ordering::SeqCst);
@@ -444,7 +444,7 @@ fn an_export_that_changes_all_the_time_does_not_hold_up_another_host(fixture: &d
     let data = |name: &str| {
         let holdings = known(&b)?;
         let found = holdings.resources().find(|(key, _)| key.name == name.as_bytes());
-        found.map(|(_, it)| String::from_utf8_lossy(&it.data).into_owned())
+        found.map(|(_, it)| String::from_utf8_lossy(&it.value).into_owned())
     };
     let mut turn = 0;
     let damped = eventually("damped", || {

@@ -149,7 +149,7 @@ fn a_deploy_that_was_tampered_with_is_noticed(fixture: &dyn Fixture) {
         deploys.push(a.add_deploy(parent, &files(content)).unwrap());
     }
     let key = key(fixture, "cluster/deploys/00000000000000000002");
-    let entry = a.store().read(&key, None).unwrap().entries.remove(0);
+    let entry = a.store().read(&key, None).unwrap().1.remove(0);
     let text = String::from_utf8(entry.value).unwrap();
     let malformed = |result: Result<(), Error>| {
         assert_eq!(result.unwrap_err().kind(), ErrorKind::Malformed);
@@ -183,11 +183,8 @@ fn a_file_is_not_read_beyond_its_size(fixture: &dyn Fixture) {
 fn content_that_no_deploy_names_is_removed(fixture: &dyn Fixture) {
     let a = world(fixture, "a");
     let all = key(fixture, "cluster/chunks/");
-    let chunks = || a.store().read(&all, None).unwrap().entries.len();
-    let removed = |limit| {
-        let removed = a.remove_unused_chunks(limit).unwrap();
-        (removed.chunks, removed.bytes)
-    };
+    let chunks = || a.store().read(&all, None).unwrap().1.len();
+    let removed = |limit| a.remove_unused_chunks(limit).unwrap();
     assert_eq!(removed(10), (0, 0));
     let deploy = a.add_deploy(None, &files("1")).unwrap();
     let named = chunks();
@@ -262,7 +259,7 @@ fn only_an_operator_deploys(fixture: &dyn Fixture) {
 const TWO: Schedule = Schedule { strategy: Strategy::RoundRobin, count: 2, sticky: true };
 
 fn chosen(world: &World) -> Vec<String> {
-    world.choice("s").unwrap().unwrap_or_default().hosts.into_iter().collect()
+    world.choice("s").unwrap().unwrap_or_default().into_iter().collect()
 }
 
 fn a_leader_chooses_from_the_offers(fixture: &dyn Fixture) {
@@ -276,7 +273,7 @@ fn a_leader_chooses_from_the_offers(fixture: &dyn Fixture) {
     assert_eq!(a.lead("s", TWO).unwrap(), Some(Change::Changed));
     assert_eq!(a.lead("s", TWO).unwrap(), Some(Change::Unchanged));
     assert_eq!(chosen(c.world()), ["b"]);
-    assert!(matches!(next(&mut watch), Event::Changed { value, .. } if value.hosts.contains("b")));
+    assert!(matches!(next(&mut watch), Event::Changed { value, .. } if value.contains("b")));
     quiet(&mut watch);
 }
 

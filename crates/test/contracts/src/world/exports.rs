@@ -44,7 +44,7 @@ pub(super) fn tests() -> Vec<Test> {
 fn shown(world: &World, filters: &[Filter]) -> Vec<String> {
     let resources = world.collect(filters).unwrap().resources;
     let shown = resources.into_iter().map(|(key, it)| {
-        let (name, data) = (key.name.escape_ascii(), it.data.escape_ascii());
+        let (name, data) = (key.name.escape_ascii(), it.value.escape_ascii());
         format!("{}>{} {} {name}={data}", key.exporter, key.recipient, key.kind)
     });
     shown.collect()
@@ -66,7 +66,7 @@ fn what_is_exported_is_collected(fixture: &dyn Fixture) {
     let collected = b.collect(&[Filter::all()]).unwrap();
     assert!(Some(collected.revision) >= exported.revision);
     let (_, resource) = collected.resources.first_key_value().unwrap();
-    assert_eq!(Some(resource.revision), exported.revision);
+    assert_eq!(Some(resource.modified), exported.revision);
     assert_eq!(all(&b), ["a>any route x=1"]);
     assert_eq!(all(a.world()), ["a>any route x=1"]);
 }
@@ -81,7 +81,7 @@ fn identical_exports_write_nothing(fixture: &dyn Fixture) {
     for exported in [a.export(&batch).unwrap(), a.declare(&batch).unwrap()] {
         assert_eq!((exported.transactions, exported.revision), (0, None));
     }
-    let entries = a.world().store().read(fixture.prefix().as_bytes(), None).unwrap().entries;
+    let entries = a.world().store().read(fixture.prefix().as_bytes(), None).unwrap().1;
     assert!(entries.iter().all(|it| it.modified <= before.revision));
 }
 
@@ -102,7 +102,7 @@ fn a_batch_is_one_transaction(fixture: &dyn Fixture) {
     let exported = a.export(&numbered(50)).unwrap();
     assert_eq!(exported.transactions, 1);
     let collected = a.world().collect(&[Filter::all()]).unwrap();
-    let revisions: BTreeSet<_> = collected.resources.values().map(|it| it.revision).collect();
+    let revisions: BTreeSet<_> = collected.resources.values().map(|it| it.modified).collect();
     assert_eq!(revisions.into_iter().collect::<Vec<_>>(), [exported.revision.unwrap()]);
 }
 
@@ -125,7 +125,7 @@ fn a_batch_that_is_refused_is_not_written_in_part(fixture: &dyn Fixture) {
 
 fn a_split_batch_says_so(fixture: &dyn Fixture) {
     let a = session(fixture, "a");
-    let count = a.world().store().limits().operations * 2 + 1;
+    let count = a.world().store().limits().count * 2 + 1;
     let exported = a.export(&numbered(count)).unwrap();
     assert!(exported.transactions > 1);
     assert_eq!(exported.outcomes.len(), count);
@@ -187,7 +187,7 @@ fn any_byte_of_a_name_round_trips(fixture: &dyn Fixture) {
     expected.sort();
     let read: Vec<_> = resources.keys().map(|it| it.name.clone()).collect();
     assert_eq!(read, expected);
-    assert!(resources.iter().all(|(key, it)| key.name == it.data));
+    assert!(resources.iter().all(|(key, it)| key.name == it.value));
 }
 
 fn an_export_for_another_host_is_not_collected(fixture: &dyn Fixture) {

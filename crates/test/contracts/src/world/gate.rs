@@ -5,8 +5,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use trueup_world::{
-    Committed, Error, ErrorKind, LeaseId, Revision, Snapshot, Store, StoreEvent, StoreMember,
-    StoreWatch, Transaction, TransactionLimits,
+    Entry, Error, ErrorKind, LeaseId, Limits, Revision, Store, StoreEvent, StoreMember, StoreWatch,
+    Transaction,
 };
 
 /// A gate between a store and its users: what a network is. While it is closed each call fails as
@@ -68,15 +68,15 @@ struct Gated {
 }
 
 impl Store for Gated {
-    fn read(&self, prefix: &[u8], at: Option<Revision>) -> Result<Snapshot, Error> {
+    fn read(&self, prefix: &[u8], at: Option<Revision>) -> Result<(Revision, Vec<Entry>), Error> {
         self.gate.through(|| self.store.read(prefix, at))
     }
 
-    fn commit(&self, transaction: &Transaction) -> Result<Committed, Error> {
+    fn commit(&self, transaction: &Transaction) -> Result<Option<Revision>, Error> {
         self.gate.through(|| self.store.commit(transaction))
     }
 
-    fn limits(&self) -> TransactionLimits {
+    fn limits(&self) -> Limits {
         self.store.limits()
     }
 

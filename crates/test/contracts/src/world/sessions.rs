@@ -141,7 +141,7 @@ fn a_restarted_host_replaces_its_former_session(fixture: &dyn Fixture) {
     assert!(former.status().ended.is_some());
     former.end().unwrap();
     let resources = newer.world().exports().unwrap();
-    assert_eq!(resources.values().next().unwrap().data, b"2");
+    assert_eq!(resources.values().next().unwrap().value, b"2");
     assert!(matches!(newer.renew().unwrap(), Renewed::Alive(_)));
 }
 
@@ -160,11 +160,11 @@ fn another_owner_has_to_wait(fixture: &dyn Fixture) {
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     let error = a.export(&[export("x", "1")]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
-    assert_eq!(other.world().exports().unwrap().values().next().unwrap().data, b"2");
+    assert_eq!(other.world().exports().unwrap().values().next().unwrap().value, b"2");
     // It is no replacement: once the other one is gone, this one has its name again.
     other.end().unwrap();
     assert!(matches!(a.renew().unwrap(), Renewed::Restored { failed: 0, .. }));
-    assert_eq!(a.world().exports().unwrap().values().next().unwrap().data, b"1");
+    assert_eq!(a.world().exports().unwrap().values().next().unwrap().value, b"1");
 }
 
 fn nothing_of_another_owner_is_overwritten(fixture: &dyn Fixture) {
@@ -181,7 +181,7 @@ fn nothing_of_another_owner_is_overwritten(fixture: &dyn Fixture) {
     for result in [a.export(&[export("x", "2")]), a.declare(&[export("x", "2")])] {
         assert_eq!(result.unwrap_err().kind(), ErrorKind::Conflict);
     }
-    assert_eq!(a.world().exports().unwrap().values().next().unwrap().data, b"1");
+    assert_eq!(a.world().exports().unwrap().values().next().unwrap().value, b"1");
 }
 
 fn an_ended_session_takes_its_exports_along_at_once(fixture: &dyn Fixture) {

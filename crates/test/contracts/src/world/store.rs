@@ -5,8 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use trueup_world::{
-    Access, Committed, Compare, ErrorKind, KeyChange, LeaseId, Revision, Store, StoreEvent,
-    StoreWatch, Transaction, Write,
+    Access, Compare, ErrorKind, LeaseId, Revision, Store, StoreEvent, StoreWatch, Transaction,
+    Write,
 };
 
 use super::{Fixture, SOON, Test};
@@ -68,7 +68,7 @@ impl Host {
         Write::Put { key, value, lease }
     }
 
-    fn commit(&self, compares: Vec<Compare>, writes: Vec<Write>) -> Committed {
+    fn commit(&self, compares: Vec<Compare>, writes: Vec<Write>) -> Option<Revision> {
         let transaction = Transaction { compares, writes };
         self.store.commit(&transaction).unwrap()
     }
@@ -81,7 +81,7 @@ impl Host {
         self.put_with(name, value, None)
     }
 
-    fn delete(&self, name: &str) -> Committed {
+    fn delete(&self, name: &str) -> Option<Revision> {
         self.commit(Vec::new(), vec![Write::Delete(self.key(name))])
     }
 
@@ -91,10 +91,9 @@ impl Host {
 
     /// The entries as `name=value`, and their revision.
     fn read(&self, at: Option<Revision>) -> (Revision, Vec<String>) {
-        let snapshot = self.store.read(self.prefix.as_bytes(), at).unwrap();
-        let entries = snapshot.entries.iter();
-        let entries = entries.map(|it| self.shown(&it.key, Some(&it.value)));
-        (snapshot.revision, entries.collect())
+        let (revision, entries) = self.store.read(self.prefix.as_bytes(), at).unwrap();
+        let shown = entries.iter().map(|it| self.shown(&it.key, Some(&it.value)));
+        (revision, shown.collect())
     }
 
     fn names(&self) -> Vec<String> {
@@ -109,13 +108,6 @@ impl Host {
         }
     }
 
-    fn change(&self, change: &KeyChange) -> String {
-        match change {
-            KeyChange::Put(entry) => self.shown(&entry.key, Some(&entry.value)),
-            KeyChange::Deleted(key) => self.shown(key, None),
-        }
-    }
-
     /// The next changes of a watch, within a time; progress is checked.
     fn next(&self, watch: &mut dyn StoreWatch, seen: &mut Revision) -> Option<Vec<String>> {
         let end = Instant::now() + SOON;
@@ -124,7 +116,11 @@ impl Host {
                 Some(StoreEvent::Changes { revision, changes }) => {
                     assert!(revision > *seen, "{revision} after {seen}");
                     *seen = revision;
-                    return Some(changes.iter().map(|it| self.change(it)).collect());
+                    let shown = changes.iter().map(|(key, now)| {
+                        assert!(now.as_ref().is_none_or(|it| it.key == *key));
+                        self.shown(key, now.as_ref().map(|it| &*it.value))
+                    });
+                    return Some(shown.collect());
                 }
                 Some(StoreEvent::Progress(revision)) => {
                     assert!(revision >= *seen, "{revision} after {seen}");
@@ -149,11 +145,8 @@ impl Host {
     }
 }
 
-fn written(committed: Committed) -> Revision {
-    match committed {
-        Committed::Written(revision) => revision,
-        Committed::Stale(revision) => panic!("stale at {revision}"),
-    }
+fn written(committed: Option<Revision>) -> Revision {
+    committed.expect("it is not stale")
 }
 
 fn a_read_is_of_one_revision(fixture: &dyn Fixture) {
@@ -174,10 +167,10 @@ fn a_read_has_the_prefix_alone(fixture: &dyn Fixture) {
     for name in ["p", "p/", "p/x", "p/y", "p0", "o"] {
         a.put(name, "1");
     }
-    let snapshot = a.store.read(&a.key("p/"), None).unwrap();
-    let keys: Vec<_> = snapshot.entries.into_iter().map(|it| it.key).collect();
+    let (_, entries) = a.store.read(&a.key("p/"), None).unwrap();
+    let keys: Vec<_> = entries.into_iter().map(|it| it.key).collect();
     assert_eq!(keys, [a.key("p/"), a.key("p/x"), a.key("p/y")]);
-    assert!(a.store.read(&a.key("q"), None).unwrap().entries.is_empty());
+    assert!(a.store.read(&a.key("q"), None).unwrap().1.is_empty());
 }
 
 fn a_key_is_read_alone(fixture: &dyn Fixture) {
@@ -198,10 +191,10 @@ fn any_byte_round_trips(fixture: &dyn Fixture) {
     for value in [all, Vec::new()] {
         let put = Write::Put { key: key.clone(), value: value.clone(), lease: None };
         written(a.commit(Vec::new(), vec![put]));
-        let read = a.store.read(&key, None).unwrap().entries;
+        let read = a.store.read(&key, None).unwrap().1;
         assert_eq!((&read[0].key, &read[0].value), (&key, &value));
         let compares = vec![Compare::Value(key.clone(), value)];
-        assert!(matches!(a.commit(compares, Vec::new()), Committed::Written(_)));
+        assert!(a.commit(compares, Vec::new()).is_some());
     }
 }
 
@@ -210,12 +203,12 @@ fn entries_say_who_made_them_when(fixture: &dyn Fixture) {
     let lease = a.store.grant(fixture.ttl() * 10).unwrap();
     let created = a.put("x", "1");
     let modified = a.put_with("x", "2", Some(lease));
-    let entry = a.store.read(&a.key("x"), None).unwrap().entries.remove(0);
+    let entry = a.store.read(&a.key("x"), None).unwrap().1.remove(0);
     assert_eq!((entry.created, entry.modified), (created, modified));
     assert_eq!(entry.lease, Some(lease));
     a.delete("x");
     let again = a.put("x", "3");
-    let entry = a.store.read(&a.key("x"), None).unwrap().entries.remove(0);
+    let entry = a.store.read(&a.key("x"), None).unwrap().1.remove(0);
     assert_eq!((entry.created, entry.lease), (again, None));
 }
 
@@ -224,7 +217,7 @@ fn all_writes_or_none(fixture: &dyn Fixture) {
     a.put("x", "1");
     let writes = vec![a.put_write("y", "1", None), Write::Delete(a.key("x"))];
     let stale = a.commit(vec![Compare::Absent(a.key("x"))], writes.clone());
-    assert!(matches!(stale, Committed::Stale(_)));
+    assert!(stale.is_none());
     assert_eq!(a.names(), ["x=1"]);
     let revision = written(a.commit(vec![Compare::Absent(a.key("y"))], writes));
     assert_eq!(a.names(), ["y=1"]);
@@ -248,7 +241,7 @@ fn each_comparison_holds_or_is_stale(fixture: &dyn Fixture) {
         (Compare::Value(y, Vec::new()), false),
     ] {
         let committed = a.commit(vec![compare.clone()], Vec::new());
-        let is_written = matches!(committed, Committed::Written(_));
+        let is_written = committed.is_some();
         assert_eq!(is_written, holds, "{compare:?}");
     }
 }
@@ -274,13 +267,13 @@ fn limits_are_what_a_transaction_holds(fixture: &dyn Fixture) {
             writes: keys().map(|it| a.put_write(&it, &"v".repeat(size), None)).collect(),
         }
     };
-    written(a.store.commit(&fill(limits.operations, 1)).unwrap());
-    assert_eq!(a.names().len(), limits.operations);
+    written(a.store.commit(&fill(limits.count, 1)).unwrap());
+    assert_eq!(a.names().len(), limits.count);
     let large = limits.bytes - 2 * a.key("00000").len();
     a.delete("00000");
     written(a.store.commit(&fill(1, large)).unwrap());
     a.delete("00000");
-    for many in [fill(limits.operations + 1, 1), fill(1, large + 1)] {
+    for many in [fill(limits.count + 1, 1), fill(1, large + 1)] {
         let error = a.store.commit(&many).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     }
@@ -290,7 +283,7 @@ fn deleting_nothing_changes_nothing(fixture: &dyn Fixture) {
     let a = host(fixture);
     let before = a.put("x", "1");
     let mut watch = a.watch(before);
-    assert!(matches!(a.delete("y"), Committed::Written(_)));
+    assert!(a.delete("y").is_some());
     a.put("z", "1");
     assert_eq!(a.changes(&mut *watch, before, 1), ["z=1"]);
 }
@@ -308,11 +301,11 @@ fn racing_writers_lose_no_update(fixture: &dyn Fixture) {
 
     fn increment(a: &Host) {
         loop {
-            let entry = a.store.read(&a.key("n"), None).unwrap().entries.remove(0);
+            let entry = a.store.read(&a.key("n"), None).unwrap().1.remove(0);
             let number: u32 = String::from_utf8(entry.value).unwrap().parse().unwrap();
             let compares = vec![Compare::Modified(a.key("n"), entry.modified)];
             let writes = vec![a.put_write("n", &(number + 1).to_string(), None)];
-            if let Committed::Written(_) = a.commit(compares, writes) {
+            if a.commit(compares, writes).is_some() {
                 return;
             }
         }

@@ -34,11 +34,11 @@ fn setting_what_is_set_makes_no_event(fixture: &dyn Fixture) {
     assert!(matches!(next(&mut watch), Event::Ready(view) if view.values.is_empty()));
     assert_eq!(a.set_string("x", "1").unwrap(), Change::Changed);
     assert!(matches!(next(&mut watch), Event::Changed { value, .. } if value == "1"));
-    let before = a.store().read(b"/", None).map(|it| it.revision);
+    let before = a.store().read(b"/", None).map(|it| it.0);
     assert_eq!(a.set_string("x", "1").unwrap(), Change::Unchanged);
     quiet(&mut watch);
     if let Ok(before) = before {
-        let entries = a.store().read(fixture.prefix().as_bytes(), None).unwrap().entries;
+        let entries = a.store().read(fixture.prefix().as_bytes(), None).unwrap().1;
         assert!(entries.iter().all(|it| it.modified <= before));
     }
 }

@@ -1,10 +1,11 @@
 //! The contract of watches: first ready, then one event a change; no gap, no invention, no silence.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use trueup_world::{
-    Access, ErrorKind, Event, Export, Filter, Resource, ResourceKey, Revision, View, Watch, World,
+    Access, Entry, ErrorKind, Event, Export, Filter, ResourceKey, Revision, View, Watch, World,
 };
 
 use super::{
@@ -32,7 +33,7 @@ pub(super) fn tests() -> Vec<Test> {
     ]
 }
 
-type Resources = Watch<ResourceKey, Resource>;
+type Resources = Watch<ResourceKey, Arc<Entry>>;
 
 fn watch(world: &World) -> Resources {
     world.watch_resources(&[Filter::all()], config()).unwrap()
@@ -45,20 +46,20 @@ fn ready(world: &World) -> Resources {
 }
 
 /// An event as `name=data` or `-name`.
-fn shown(event: Event<ResourceKey, Resource>) -> String {
+fn shown(event: Event<ResourceKey, Arc<Entry>>) -> String {
     match event {
         Event::Changed { id, value, .. } => {
-            format!("{}={}", id.name.escape_ascii(), value.data.escape_ascii())
+            format!("{}={}", id.name.escape_ascii(), value.value.escape_ascii())
         }
         Event::Deleted { id, .. } => format!("-{}", id.name.escape_ascii()),
         other => panic!("{other:?}"),
     }
 }
 
-fn view(view: &View<ResourceKey, Resource>) -> Vec<String> {
+fn view(view: &View<ResourceKey, Arc<Entry>>) -> Vec<String> {
     let values = view.values.iter();
     let values = values
-        .map(|(id, (it, _))| format!("{}={}", id.name.escape_ascii(), it.data.escape_ascii()));
+        .map(|(id, (it, _))| format!("{}={}", id.name.escape_ascii(), it.value.escape_ascii()));
     values.collect()
 }
 
@@ -81,8 +82,8 @@ fn each_change_is_one_event_with_its_revision(fixture: &dyn Fixture) {
         let exported = a.export(&[export("x", &at.to_string())]).unwrap();
         match next(&mut watch) {
             Event::Changed { value, revision, .. } => {
-                assert_eq!((Some(revision), value.revision), (exported.revision, revision));
-                assert_eq!(value.data, at.to_string().as_bytes());
+                assert_eq!((Some(revision), value.modified), (exported.revision, revision));
+                assert_eq!(value.value, at.to_string().as_bytes());
             }
             other => panic!("{other:?}"),
         }
@@ -155,7 +156,7 @@ fn a_slow_reader_gets_the_newest(fixture: &dyn Fixture) {
                 assert!(revision >= last, "revisions go back");
                 last = revision;
                 let text = |it: &[u8]| String::from_utf8_lossy(it).into_owned();
-                seen.insert(text(&id.name), text(&value.data));
+                seen.insert(text(&id.name), text(&value.value));
             }
             other => panic!("{other:?}"),
         }

@@ -80,7 +80,7 @@ pub(crate) fn what_the_embedded_store_has_is_collected() {
     let world = World::new(store(&agent).connect(), "/trueup", "a").unwrap();
     let exports = world.exports().unwrap();
     let own = exports.values().find(|it| it.lease.is_some()).unwrap();
-    let text = String::from_utf8_lossy(&own.data);
+    let text = String::from_utf8_lossy(&own.value);
     assert!(text.contains("10.20.4.0/24"), "{text}");
 }
 

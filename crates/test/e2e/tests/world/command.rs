@@ -229,7 +229,7 @@ pub(crate) fn the_doctor_says_that_etcd_is_full_and_how_to_make_room() {
         assert!(full.out.contains(words), "{words}: {full:?}");
     }
     // What it advises.
-    cluster.compact(store.read(b"/", None).unwrap().revision).unwrap();
+    cluster.compact(store.read(b"/", None).unwrap().0).unwrap();
     cluster.defragment(0).unwrap();
     cluster.disarm().unwrap();
     succeeds(doctor());

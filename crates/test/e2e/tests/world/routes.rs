@@ -137,7 +137,7 @@ pub(crate) fn the_routes_of_a_dead_host_are_gone_within_twice_its_time_to_live()
     let store = EtcdStore::open(pair.cluster.config()).unwrap();
     let is_exported = || {
         let resources = store.read(b"/trueup/resources/", None).unwrap();
-        !resources.entries.is_empty()
+        !resources.1.is_empty()
     };
     assert!(is_exported());
     pair.on_a.0.kill().unwrap();

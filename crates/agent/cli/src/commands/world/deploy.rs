@@ -113,8 +113,7 @@ pub(super) fn deploy(common: &Common, task: &Task) -> Result<()> {
         }
         Task::Prune(store) => {
             let Opened { world, .. } = store.open(common, Use::Write)?;
-            let removed = world.remove_unused_chunks(usize::MAX)?;
-            let (chunks, bytes) = (removed.chunks, removed.bytes);
+            let (chunks, bytes) = world.remove_unused_chunks(usize::MAX)?;
             print(common.format, &Pruned { chunks, bytes })?;
         }
     }

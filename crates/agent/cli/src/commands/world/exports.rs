@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::io::{self, Read as _};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
-use trueup::world::{Event, Export, Filter, Hosts, Resource, ResourceKey, Revision, WatchConfig};
+use trueup::world::{Entry, Event, Export, Filter, Hosts, ResourceKey, Revision, WatchConfig};
 
 use super::{Exports, Name, Opened, Store, print};
 use crate::{Common, output};
@@ -55,15 +56,15 @@ enum Record {
 }
 
 impl Record {
-    fn export(key: &ResourceKey, resource: &Resource) -> Record {
+    fn export(key: &ResourceKey, resource: &Entry) -> Record {
         Record::Export {
             exporter: key.exporter.clone(),
             to: key.recipient.to_string(),
             kind: key.kind.clone(),
             name: text(&key.name),
-            revision: resource.revision.0,
+            revision: resource.modified.0,
             persists: resource.lease.is_none(),
-            data: text(&resource.data),
+            data: text(&resource.value),
         }
     }
 
@@ -144,7 +145,7 @@ pub(super) fn watch(common: &Common, asked: &Exports) -> Result<()> {
     }
 }
 
-fn records(event: Event<ResourceKey, Resource>) -> Vec<Record> {
+fn records(event: Event<ResourceKey, Arc<Entry>>) -> Vec<Record> {
     match event {
         Event::Ready(view) | Event::Resync(view) => {
             let exports = view.values.iter();

@@ -12,7 +12,7 @@ use trueup::world::{Grants, grants_public_key};
 
 use super::{Opened, Store, hex, print, random};
 use crate::{Common, output};
-use trueup_agent::exchange::{Use, grants_key, read_grants};
+use trueup_agent::exchange::{Use, grants_check, read_grants};
 
 /// What to do.
 #[derive(clap::Subcommand)]
@@ -67,8 +67,8 @@ pub(super) fn grants(common: &Common, task: &Task) -> Result<()> {
         Task::Put { store, signed } => {
             let content = read(signed)?;
             let Opened { named, world, .. } = store.open(common, Use::Write)?;
-            let key = grants_key(&named)?.context(NO_KEY)?;
-            world.put_grants(&content, &key, SystemTime::now())?;
+            let check = grants_check(&named)?.context(NO_KEY)?;
+            world.put_grants(&content, &check, SystemTime::now())?;
             Ok(())
         }
         Task::Show(store) => {

@@ -1,8 +1,10 @@
 //! What a collection confines an export to, and what it refuses.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use trueup_net::{IfName, NextHop, NextHops, Prefix, Route};
-use trueup_world::{Accepted, Collect, Resource, ResourceKey, Revision};
+use trueup_world::{Accepted, Collect, Entry, ResourceKey, Revision};
 
 use super::{accept, exported, read, reasons};
 
@@ -213,7 +215,7 @@ proptest! {
     ) {
         let within: Prefix = "10.16.0.0/12".parse().unwrap();
         let collects = collect("within = [\"10.16.0.0/12\"]\nlimit = 5");
-        let exports: Vec<(ResourceKey, Resource)> = (exports.into_iter().zip(1..))
+        let exports: Vec<(ResourceKey, Arc<Entry>)> = (exports.into_iter().zip(1..))
             .map(|((host, n, len, is_right, text), number)| {
                 let address = u32::from_be_bytes([10, n, n, n]) & (u32::MAX << (32 - len));
                 let dst = format!("{}/{len}", std::net::Ipv4Addr::from(address));

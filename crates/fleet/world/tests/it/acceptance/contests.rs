@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use proptest::prelude::*;
 use trueup_world::{
-    Acceptance, Accepted, Collect, Contest, ContestEffect, Grants, Resource, ResourceKey,
+    Acceptance, Accepted, Collect, Contest, ContestEffect, Entry, Grants, ResourceKey,
 };
 
 use super::{acceptance, read};
@@ -25,7 +25,7 @@ fn data(dst: &str, metric: u32) -> String {
 /// Host, name, revision, destination, metric.
 type Exported = (&'static str, &'static str, u64, &'static str, u32);
 
-fn exported(exported: &Exported) -> (ResourceKey, Resource) {
+fn exported(exported: &Exported) -> (ResourceKey, Arc<Entry>) {
     let (exporter, name, created, dst, metric) = *exported;
     super::exported(exporter, name, created, created, &data(dst, metric))
 }

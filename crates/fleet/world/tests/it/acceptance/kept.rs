@@ -1,10 +1,11 @@
 //! What is accepted, kept from change to change, is what all resources together come to.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use proptest::prelude::*;
 use trueup_net::{Prefix, RouteKey};
-use trueup_world::{Accepted, Collect, Origin, Resource, ResourceKey, Revision};
+use trueup_world::{Accepted, Collect, Entry, Origin, ResourceKey, Revision};
 
 use super::{accept, acceptance, exported, read};
 
@@ -21,7 +22,7 @@ struct Exported {
 }
 
 impl Exported {
-    fn export(&self) -> (ResourceKey, Resource) {
+    fn export(&self) -> (ResourceKey, Arc<Entry>) {
         let Exported { created, exporter, name, number, data, .. } = self;
         exported(exporter, name, *number, *created, data)
     }
@@ -168,7 +169,7 @@ fn one_that_was_not_inserted_is_removed_without_effect() {
     kept.remove(&other);
     assert_eq!(kept.settle().len(), 2, "a table each");
     // A lease and a revision alone say nothing else.
-    let renewed = Resource { revision: Revision(9), ..resource };
+    let renewed = Entry { modified: Revision(9), ..(*resource).clone() }.into();
     kept.insert(&one, &renewed);
     assert!(kept.settle().is_empty());
     kept.remove(&one);

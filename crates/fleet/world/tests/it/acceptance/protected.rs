@@ -1,8 +1,10 @@
 //! Routes that would lead away what this host needs: its store, its own addresses, its gateways.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use trueup_net::{Prefix, RouteKey};
-use trueup_world::{Acceptance, Accepted, Collect, Protected, Resource, ResourceKey};
+use trueup_world::{Acceptance, Accepted, Collect, Entry, Protected, ResourceKey};
 
 use super::{acceptance, exported, read};
 
@@ -32,7 +34,7 @@ fn data(dst: &str, via: &str) -> String {
 }
 
 /// Each host has one export, unless a test numbers them.
-fn of(exporter: &str, created: u64, data: &str) -> (ResourceKey, Resource) {
+fn of(exporter: &str, created: u64, data: &str) -> (ResourceKey, Arc<Entry>) {
     exported(exporter, "n", 0, created, data)
 }
 
@@ -177,7 +179,7 @@ proptest! {
         let collects = collects("");
         let mut kept = acceptance(&collects, "m");
         let mut protected = Protected::default();
-        let mut there: Vec<(ResourceKey, Resource)> = Vec::new();
+        let mut there: Vec<(ResourceKey, Arc<Entry>)> = Vec::new();
         for (step, number) in steps.into_iter().zip(1..) {
             let none: [Prefix; 0] = [];
             match step {
