@@ -45,6 +45,21 @@ pub(crate) enum Next {
     Rest(Rest),
 }
 
+/// What the driver has drained; `None` if the subscription failed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Events(pub(crate) Option<Drained>);
+
+/// Which passes may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MayPass {
+    No,
+    Due,
+    /// Also one that is requested, without the rest of its debounce.
+    Requested,
+    /// A full one, whether requested or not.
+    Forced,
+}
+
 /// Calls of the driver.
 impl Control {
     pub(crate) fn new(config: Config) -> Self {
@@ -73,15 +88,30 @@ impl Control {
         drop(before);
     }
 
-    /// Returns what the driver does next, on the calling thread. A pass that is due and may not run
-    /// is nothing.
-    pub(crate) fn next(&self, may_pass: bool) -> Next {
+    /// Takes what the driver has drained, and returns what it does next, on the calling thread. A
+    /// pass that is due and may not run is nothing.
+    ///
+    /// # Errors
+    ///
+    /// The number of overruns, if this is a new one: the driver calls back, and asks again.
+    pub(crate) fn next(&self, drained: Option<Events>, may_pass: MayPass) -> Result<Next, u64> {
         let mut inner = self.lock();
         let now = sync::now();
-        let is_pass_due = !may_pass && inner.state.is_pass_due(now);
+        if let Some(drained) = drained
+            && let Some(overruns) = inner.drained(now, drained)
+        {
+            return Err(overruns);
+        }
+        if matches!(may_pass, MayPass::Requested | MayPass::Forced) {
+            inner.state.handle_hurry(now);
+        }
+        if may_pass == MayPass::Forced {
+            inner.state.handle_force(now);
+        }
+        let is_pass_due = may_pass == MayPass::No && inner.state.is_pass_due(now);
         let action = if is_pass_due { None } else { inner.state.poll_action(now) };
         inner.thread = action.map(|_| thread::current().id());
-        match action {
+        Ok(match action {
             Some(action) => {
                 inner.in_source = matches!(action, Action::Pass { .. });
                 Next::Do(action)
@@ -89,9 +119,10 @@ impl Control {
             None => Next::Rest(Rest {
                 until: inner.state.poll_timeout().filter(|_| !is_pass_due),
                 is_listening: inner.state.is_listening(),
+                pass_at: inner.state.next_pass(),
                 is_pass_due,
             }),
-        }
+        })
     }
 
     /// Takes note that the calling thread goes on with the running pass.
@@ -101,32 +132,8 @@ impl Control {
         inner.in_source = true;
     }
 
-    /// Has a pass that is requested begin at once; or a full one, whether requested or not.
-    pub(crate) fn hurry(&self, is_forced: bool) {
-        let mut inner = self.lock();
-        inner.state.handle_hurry(sync::now());
-        if is_forced {
-            inner.state.handle_force(sync::now());
-        }
-    }
-
-    /// Takes note that the descriptor is readable.
-    pub(crate) fn readable(&self) {
-        self.lock().state.handle_readable();
-    }
-
     pub(crate) fn subscribed(&self, hearing: SubscriptionState) {
         self.input(|inner, now| inner.state.handle_subscribed(now, hearing));
-    }
-
-    /// Takes the result of draining the descriptor; `None` if the subscription failed. Returns the
-    /// number of overruns if this is a new one.
-    pub(crate) fn drained(&self, drained: Option<Drained>) -> Option<u64> {
-        self.input(|inner, now| {
-            let before = inner.state.overruns();
-            inner.state.handle_drained(now, drained);
-            Some(inner.state.overruns()).filter(|count| *count > before)
-        })
     }
 
     /// Takes note of what the changes since the last pass are about; `None`: that is not known.
@@ -291,8 +298,8 @@ impl Control {
         driver.iter().for_each(Waker::wake_by_ref);
     }
 
-    /// Takes note that the calling thread answers questions.
-    pub(crate) fn begin_answers(&self) {
+    /// Takes note that the calling thread answers questions, or calls back.
+    pub(crate) fn begin_calls(&self) {
         self.lock().thread = Some(thread::current().id());
     }
 
@@ -489,6 +496,20 @@ impl Until {
 }
 
 impl Locked {
+    /// Takes the result of draining the descriptor, because the state asked for it, or because the
+    /// descriptor is readable. Returns the number of overruns if this is a new one.
+    fn drained(&mut self, now: Instant, Events(drained): Events) -> Option<u64> {
+        let before = self.state.overruns();
+        if self.state.is_listening() && !self.state.is_stopping() {
+            self.state.handle_readable();
+            self.state.poll_action(now);
+        }
+        self.state.handle_drained(now, drained);
+        let is_new = self.state.overruns() > before;
+        self.thread = is_new.then(|| thread::current().id());
+        is_new.then(|| self.state.overruns())
+    }
+
     fn is_own_thread(&self) -> bool {
         self.thread == Some(thread::current().id())
     }

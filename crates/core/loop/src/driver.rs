@@ -12,7 +12,7 @@ use trueup_reconcile::{
     Source, Status, Subscribed,
 };
 
-use crate::control::{Control, Next};
+use crate::control::{Control, Events, MayPass, Next};
 use crate::handle::Shared;
 use crate::sync::now;
 use crate::turns::{Turn, Turns};
@@ -45,6 +45,8 @@ pub struct Loop<'a, S: Source> {
     /// The pass that has begun and not ended, between two turns.
     open: Option<OpenPass<S::Report>>,
     has_begun: bool,
+    /// The last rest waits for the descriptor.
+    is_listening: bool,
     shared: Arc<Shared<S>>,
     _on_drop: OnDrop<S>,
 }
@@ -117,6 +119,7 @@ impl<'a, S: Source> Loop<'a, S> {
             scope_error: None,
             open: None,
             has_begun: false,
+            is_listening: false,
             shared,
             _on_drop: on_drop,
         }
@@ -215,7 +218,7 @@ impl<'a, S: Source> Loop<'a, S> {
             return;
         }
         let control = &*self.shared.control;
-        control.begin_answers();
+        control.begin_calls();
         let backoff = |key: OpKey| control.time_to_retry(key);
         for question in questions {
             let mut limits = PassLimits::default();
@@ -234,12 +237,13 @@ impl<'a, S: Source> Loop<'a, S> {
         }
     }
 
-    /// Returns the next step. A pass gets the latest desired state of this moment.
-    fn next(&mut self, may_pass: bool) -> Next {
+    /// Returns the next step, after what was drained. A pass gets the latest desired state of this
+    /// moment.
+    fn next(&mut self, drained: Option<Events>, may_pass: MayPass) -> Result<Next, u64> {
         let mut mailbox = self.shared.mailbox();
-        let next = self.shared.control.next(may_pass);
+        let next = self.shared.control.next(drained, may_pass);
         let (declared, changes) = match next {
-            Next::Do(Action::Pass { .. }) => {
+            Ok(Next::Do(Action::Pass { .. })) => {
                 (mailbox.desired.take(), mem::take(&mut mailbox.changes))
             }
             _ => Default::default(),
@@ -286,17 +290,13 @@ impl<'a, S: Source> Loop<'a, S> {
         }
     }
 
-    fn drain(&mut self) {
+    fn drain(&mut self) -> Events {
         match self.source.drain() {
-            Ok(drained) => {
-                if let Some(count) = self.shared.control.drained(Some(drained)) {
-                    trace::overrun(count);
-                    (self.callbacks.overrun)(count);
-                }
-            }
+            Ok(drained) => Events(Some(drained)),
             Err(error) => {
+                self.shared.control.begin_calls();
                 self.subscription_failed(error);
-                self.shared.control.drained(None);
+                Events(None)
             }
         }
     }
@@ -498,7 +498,9 @@ pub struct Rest {
     pub until: Option<Instant>,
     /// True if the [descriptor](Loop::descriptor) is waited for too.
     pub is_listening: bool,
-    /// True if a pass is due, for [`Loop::pass`].
+    /// When the next pass is due, for [`Loop::pass`], unless a wake-up comes before.
+    pub pass_at: Option<Instant>,
+    /// True if that is so now.
     pub is_pass_due: bool,
 }
 
@@ -519,10 +521,7 @@ impl<S: Source> Loop<'_, S> {
     ///
     /// After a panic of the source or of a callback the loop is to be dropped.
     pub fn poll(&mut self, is_readable: bool) -> Step {
-        if is_readable {
-            self.shared.control.readable();
-        }
-        self.steps(None)
+        self.steps(is_readable, MayPass::No, None)
     }
 
     /// Runs the pass that is due, or that hints have requested, without the rest of the debounce.
@@ -538,72 +537,80 @@ impl<S: Source> Loop<'_, S> {
         should_continue: &(dyn Fn() -> bool + Sync),
         before_change: BeforeChange<'_>,
     ) -> Step {
-        let mut has_hurried = false;
-        loop {
-            // Not before an open pass has ended.
-            if self.open.is_none() && !mem::replace(&mut has_hurried, true) {
-                self.shared.control.hurry(is_forced);
-            }
-            if let Some(step) = self.step(Some(&Asked { apply, should_continue, before_change })) {
-                return step;
-            }
-        }
+        let may_pass = if is_forced { MayPass::Forced } else { MayPass::Requested };
+        self.steps(false, may_pass, Some(&Asked { apply, should_continue, before_change }))
     }
 
     /// Carries out what is due: at most one pass, and what follows from it.
     pub(crate) fn turn(&mut self, is_readable: bool) -> Step {
         match self.poll(is_readable) {
-            Step::Rest(rest) if rest.is_pass_due => match self.steps(Some(&Asked::ALL)) {
-                Step::Passed => self.poll(false),
-                step => step,
-            },
+            Step::Rest(rest) if rest.is_pass_due => {
+                match self.steps(false, MayPass::Due, Some(&Asked::ALL)) {
+                    Step::Passed => self.poll(false),
+                    step => step,
+                }
+            }
             step => step,
         }
     }
 
     /// Carries out the actions that come next, up to a pass: one only if it is asked for.
-    fn steps(&mut self, asked: Option<&Asked<'_>>) -> Step {
-        loop {
-            if let Some(step) = self.step(asked) {
-                return step;
-            }
-        }
-    }
-
-    /// Carries out the next action. Returns `None` if another one follows.
-    fn step(&mut self, asked: Option<&Asked<'_>>) -> Option<Step> {
+    fn steps(
+        &mut self,
+        is_readable: bool,
+        mut may_pass: MayPass,
+        asked: Option<&Asked<'_>>,
+    ) -> Step {
         if !mem::replace(&mut self.has_begun, true) {
             self.note_changed(Revision::default());
         }
-        self.answer();
-        if self.open.is_some() {
-            return self.step_of_open(asked);
-        }
-        match self.next(asked.is_some()) {
-            Next::Do(Action::Subscribe) => self.subscribe(),
-            Next::Do(Action::Drain) => self.drain(),
-            Next::Do(Action::Pass { extent, ops, revision }) => {
-                let open = OpenPass {
-                    span: trace::Pass::new(extent, revision),
-                    since: now(),
-                    extent,
-                    ops,
-                    revision,
-                    due: self.shared.control.due(),
-                    statuses: BTreeMap::new(),
-                    report: None,
-                };
-                return Some(self.run_pass(open, asked.unwrap_or(&Asked::ALL)));
+        let is_drained = is_readable && self.is_listening && self.open.is_none();
+        let mut drained = is_drained.then(|| self.drain());
+        loop {
+            self.answer();
+            if self.open.is_some() {
+                match self.step_of_open(asked) {
+                    Some(step) => return step,
+                    None => continue,
+                }
             }
-            Next::Do(Action::End) => {
-                return Some(Step::Ended(match self.scope_error.take() {
-                    None => Ok(()),
-                    Some(error) => Err(Error::of_source(ErrorKind::ScopeEnded, error)),
-                }));
+            match self.next(drained.take(), may_pass) {
+                Err(overruns) => {
+                    trace::overrun(overruns);
+                    (self.callbacks.overrun)(overruns);
+                    continue;
+                }
+                Ok(Next::Do(Action::Subscribe)) => self.subscribe(),
+                Ok(Next::Do(Action::Drain)) => drained = Some(self.drain()),
+                Ok(Next::Do(Action::Pass { extent, ops, revision })) => {
+                    let open = OpenPass {
+                        span: trace::Pass::new(extent, revision),
+                        since: now(),
+                        extent,
+                        ops,
+                        revision,
+                        due: self.shared.control.due(),
+                        statuses: BTreeMap::new(),
+                        report: None,
+                    };
+                    return self.run_pass(open, asked.unwrap_or(&Asked::ALL));
+                }
+                Ok(Next::Do(Action::End)) => {
+                    return Step::Ended(match self.scope_error.take() {
+                        None => Ok(()),
+                        Some(error) => Err(Error::of_source(ErrorKind::ScopeEnded, error)),
+                    });
+                }
+                Ok(Next::Rest(rest)) => {
+                    self.is_listening = rest.is_listening;
+                    return Step::Rest(rest);
+                }
             }
-            Next::Rest(rest) => return Some(Step::Rest(rest)),
+            if may_pass != MayPass::No {
+                // What was requested is due by now.
+                may_pass = MayPass::Due;
+            }
         }
-        None
     }
 
     /// Goes on with the open pass, or ends it with what it found: no other action comes before. Of a
@@ -621,7 +628,8 @@ impl<S: Source> Loop<'_, S> {
                 self.open = Some(open);
                 let is_pass_due = again <= now();
                 let until = (!is_pass_due).then_some(again);
-                Some(Step::Rest(Rest { until, is_listening: false, is_pass_due }))
+                let pass_at = Some(again);
+                Some(Step::Rest(Rest { until, is_listening: false, pass_at, is_pass_due }))
             }
             (open, _) => {
                 open.into_iter().for_each(|it| self.finish(it));

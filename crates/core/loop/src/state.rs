@@ -352,8 +352,8 @@ impl State {
 }
 
 impl State {
-    /// Returns when a pass is due.
-    fn next_pass(&self) -> Option<Instant> {
+    /// Returns when the next pass is due, if no input comes before.
+    pub fn next_pass(&self) -> Option<Instant> {
         let passes = [self.schedule.next_full(self.hints_wait_until), self.next_dirty_pass()];
         passes.into_iter().flatten().min().filter(|_| !self.paused)
     }
