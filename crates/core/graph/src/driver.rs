@@ -19,8 +19,7 @@ use std::time::Duration;
 use trueup_reconcile::Ledger;
 
 use self::cell::{Cell, discard};
-use self::events::Events;
-use self::jobs::{JobWaker, Jobs};
+use self::jobs::{JobWaker, Work};
 use self::shared::{Core, Shared, find, find_any, timed_out, unknown};
 pub use self::snapshot::Snapshot;
 use crate::runner::Runner;
@@ -98,7 +97,6 @@ impl Driver {
             executing: 0,
             waker: JobWaker::default(),
             named: BTreeMap::new(),
-            events: None,
             watched: BTreeMap::new(),
             waiting: 0,
             is_stopping: false,
@@ -119,12 +117,8 @@ impl Driver {
         driver.start_named(names)?;
         let shared = &driver.shared;
         driver.runner.add_task(|member| {
-            lock(&shared.core).events = Some(member);
-            Arc::new(Events(Arc::clone(shared)))
-        });
-        driver.runner.add_task(|member| {
             lock(&shared.core).waker.set(member);
-            Arc::new(Jobs(Arc::clone(shared)))
+            Arc::new(Work(Arc::clone(shared)))
         });
         Ok(driver)
     }

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Instant;
 
 use trueup_loop::{Config, ErrorKind, Handle, Loop, Step};
-use trueup_reconcile::{Drained, ErrorClass, Hints, Ledger, Outcome, Report, Source};
+use trueup_reconcile::{ErrorClass, Hints, Ledger, Outcome, Report, Source};
 
 use crate::sync::{Mutex, lock};
 use crate::{Failure, Records, RunContext, Turn, Verdict, Vertex, Watch};
@@ -245,7 +246,7 @@ where
         }
     }
 
-    fn events(&mut self, turn: Turn<'_>) -> Result<Drained, Failure> {
+    fn events(&mut self, turn: Turn<'_>) -> Result<Option<Instant>, Failure> {
         let mut running = lock(&self.shared.running);
         match running.call(|it| it.poll(turn.is_readable())) {
             Step::Ended(result) => Err(ended(result)),
@@ -253,9 +254,9 @@ where
                 if let Some(passes) = &running.passes {
                     passes.sleep(turn, rest);
                 }
-                Ok(if rest.is_pass_due { Drained::Hint } else { Drained::Nothing })
+                Ok(rest.pass_at)
             }
-            Step::Looked | Step::Passed => Ok(Drained::Nothing),
+            Step::Looked | Step::Passed => Ok(None),
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 use std::time::Instant;
 
-use trueup_reconcile::{Drained, ErrorClass, Hints};
+use trueup_reconcile::{ErrorClass, Hints};
 
 use crate::ports::{self, Input, Sends, Value};
 use crate::sync::{Mutex, lock};
@@ -72,14 +72,16 @@ pub trait Vertex: Any + Send {
     }
 
     /// Takes the events that wait, without blocking, and tells the turn what the vertex waits for
-    /// next: a descriptor, an instant, or nothing but a wake-up. It is called if
-    /// [`watch`](Self::watch) has returned [`Watch::Events`], and not while the vertex runs.
+    /// next: a descriptor, an instant, or nothing but a wake-up. Returns when the vertex is to run
+    /// because of them, unless it runs or is called again before; that instant it waits for too. It
+    /// is called if [`watch`](Self::watch) has returned [`Watch::Events`], and not while the vertex
+    /// runs.
     ///
     /// # Errors
     ///
     /// When no more events will come. The vertex is [watched](Self::watch) again after its delay.
-    fn events(&mut self, _turn: Turn<'_>) -> Result<Drained, Failure> {
-        Ok(Drained::Nothing)
+    fn events(&mut self, _turn: Turn<'_>) -> Result<Option<Instant>, Failure> {
+        Ok(None)
     }
 
     /// Returns whether the vertex gives records of what it makes: then that is also undone if the

@@ -70,6 +70,8 @@ struct Waiting {
     task: u64,
     /// True from a wake-up on, until its turn begins.
     is_woken: bool,
+    /// True if that is due because of its timer alone.
+    is_timed: bool,
     is_readable: bool,
     /// When its next turn is due.
     timer: Option<Instant>,
@@ -141,7 +143,15 @@ impl Wake for MemberWaker {
 pub struct Due<'a> {
     turns: &'a Turns,
     task: u64,
-    numbers: Drain<'a, (u64, bool)>,
+    due: Drain<'a, DueMember>,
+}
+
+/// A member that is due, and why.
+#[derive(Clone, Copy)]
+pub(crate) struct DueMember {
+    number: u64,
+    is_readable: bool,
+    is_timed: bool,
 }
 
 impl<'a> Iterator for Due<'a> {
@@ -149,8 +159,7 @@ impl<'a> Iterator for Due<'a> {
 
     /// Returns the turn of a member that is due.
     fn next(&mut self) -> Option<Turn<'a>> {
-        let (number, is_readable) = self.numbers.next()?;
-        Some(Turn { turns: self.turns, number, is_readable })
+        Some(Turn { turns: self.turns, member: self.due.next()? })
     }
 }
 
@@ -166,25 +175,29 @@ impl Drop for Due<'_> {
 /// The turn of a member. After one that is dropped, the next one comes with a wake-up.
 pub struct Turn<'a> {
     turns: &'a Turns,
-    number: u64,
-    is_readable: bool,
+    member: DueMember,
 }
 
 impl Turn<'_> {
     /// Returns the number of the member.
     pub fn number(&self) -> u64 {
-        self.number
+        self.member.number
     }
 
     /// True if the member's descriptor is readable, or has failed.
     pub fn is_readable(&self) -> bool {
-        self.is_readable
+        self.member.is_readable
+    }
+
+    /// True if the member's instant has come, and nothing else has happened.
+    pub fn is_timed(&self) -> bool {
+        self.member.is_timed && !self.member.is_readable
     }
 
     /// Has the member get its next turn at an instant, once the descriptor is readable, or with a
     /// wake-up, whatever is first.
     pub fn sleep(self, until: Option<Instant>, descriptor: Option<BorrowedFd<'_>>) {
-        let Turn { turns, number, .. } = self;
+        let (turns, number) = (self.turns, self.number());
         let mut until = until;
         if descriptor.is_some_and(|it| turns.poller.listen(it, number).is_err()) {
             // The kernel has no memory, or the limit of polled descriptors is reached, which may
@@ -201,7 +214,7 @@ impl Turn<'_> {
 
     /// Has the member get its next turn at once, after those that are due already.
     pub fn again(self) {
-        self.turns.wake(self.number);
+        self.turns.wake(self.number());
     }
 }
 
@@ -227,7 +240,7 @@ impl Turns {
 
     /// Waits for the next turn, with a buffer that is empty. Returns the task's number; `None` once
     /// the threads are to end and there is no member.
-    pub(crate) fn next<'a>(&'a self, due: &'a mut Vec<(u64, bool)>) -> Option<(u64, Due<'a>)> {
+    pub(crate) fn next<'a>(&'a self, due: &'a mut Vec<DueMember>) -> Option<(u64, Due<'a>)> {
         let mut locked = lock(&self.locked);
         loop {
             let now = now();
@@ -240,7 +253,7 @@ impl Turns {
                     // Another thread takes the next ones, or polls.
                     self.rouse(&locked);
                 }
-                return Some((task, Due { turns: self, task, numbers: due.drain(..) }));
+                return Some((task, Due { turns: self, task, due: due.drain(..) }));
             }
             if locked.is_over() {
                 return None;
@@ -271,7 +284,7 @@ impl Turns {
         for number in readable {
             if let Some(member) = locked.members.get_mut(&number) {
                 member.is_readable = true;
-                locked.wake(number);
+                locked.wake(number, false);
             }
         }
         locked
@@ -279,7 +292,7 @@ impl Turns {
 
     pub(crate) fn wake(&self, number: u64) {
         let mut locked = lock(&self.locked);
-        if locked.wake(number) {
+        if locked.wake(number, false) {
             self.rouse(&locked);
         }
     }
@@ -335,7 +348,7 @@ impl Turns {
 
 impl Waiting {
     fn new(task: u64) -> Waiting {
-        Waiting { task, is_woken: false, is_readable: false, timer: None }
+        Waiting { task, is_woken: false, is_timed: false, is_readable: false, timer: None }
     }
 }
 
@@ -344,12 +357,15 @@ impl Locked {
         self.is_stopping && self.members.is_empty()
     }
 
-    /// Has a member get a turn. Returns whether its task is due now, and was not before.
-    fn wake(&mut self, number: u64) -> bool {
+    /// Has a member get a turn, because of its timer or not. Returns whether its task is due now, and
+    /// was not before.
+    fn wake(&mut self, number: u64, is_timed: bool) -> bool {
         let Some(member) = self.members.get_mut(&number) else {
             return false;
         };
-        if std::mem::replace(&mut member.is_woken, true) {
+        let was_woken = std::mem::replace(&mut member.is_woken, true);
+        member.is_timed = is_timed && (member.is_timed || !was_woken);
+        if was_woken {
             return false;
         }
         if let Some(at) = member.timer.take() {
@@ -421,13 +437,12 @@ impl Locked {
     /// Wakes the members whose instant has come.
     fn wake_due(&mut self, now: Instant) {
         while let Some((_, number)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
-            self.wake(number);
+            self.wake(number, true);
         }
     }
 
-    /// Takes the turn of the task that has waited longest: the numbers of its members that are due,
-    /// and whether the descriptor of each is readable.
-    fn begin_turn(&mut self, due: &mut Vec<(u64, bool)>) -> Option<u64> {
+    /// Takes the turn of the task that has waited longest, with its members that are due.
+    fn begin_turn(&mut self, due: &mut Vec<DueMember>) -> Option<u64> {
         while let Some(task) = self.order.pop_front() {
             let Some(members) = self.tasks.get_mut(&task) else {
                 continue;
@@ -435,7 +450,8 @@ impl Locked {
             due.extend(members.due.drain(..).filter_map(|number| {
                 let member = self.members.get_mut(&number)?;
                 member.is_woken = false;
-                Some((number, std::mem::take(&mut member.is_readable)))
+                let is_readable = std::mem::take(&mut member.is_readable);
+                Some(DueMember { number, is_readable, is_timed: member.is_timed })
             }));
             members.has_turn = !due.is_empty();
             if members.has_turn {

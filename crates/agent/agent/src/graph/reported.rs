@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Instant;
 
 use trueup_graph::{Failure, Records, RunContext, Turn, Verdict, Vertex, Watch};
-use trueup_reconcile::{Drained, Hints};
+use trueup_reconcile::Hints;
 
 /// What is called with the name of a vertex and the result of a run that may change something.
 pub(crate) type OnResult = Arc<dyn Fn(&str, &Result<Verdict, Failure>) + Send + Sync>;
@@ -44,7 +45,7 @@ impl Vertex for Reported {
         self.vertex.watch(hints, waker)
     }
 
-    fn events(&mut self, turn: Turn<'_>) -> Result<Drained, Failure> {
+    fn events(&mut self, turn: Turn<'_>) -> Result<Option<Instant>, Failure> {
         self.vertex.events(turn)
     }
 

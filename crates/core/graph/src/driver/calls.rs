@@ -174,6 +174,7 @@ fn call_part(calls: &[Call], results: &mut [Option<Ended>], apply: bool) {
     }
     // No other call has more than one of them.
     let mut locked: Vec<_> = calls.iter().map(|it| lock(&it.cell.vertex)).collect();
+    calls.iter().for_each(|it| it.cell.begin());
     let mut vertices: Vec<&mut dyn Vertex> = locked.iter_mut().map(|it| &mut ***it as _).collect();
     // What is reversed is of no group.
     if let ([vertex], [call], [result]) = (&mut vertices[..], &calls[..], &mut results[..])

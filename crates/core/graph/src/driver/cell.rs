@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
 
 use trueup_reconcile::ErrorClass;
 
@@ -26,6 +27,10 @@ struct Rare {
     member: AtomicU64,
     /// Its events could not be taken while it was called.
     is_missed: AtomicBool,
+    /// When it is to run because of its events, as it has said last.
+    due: Mutex<Option<Instant>>,
+    /// It was due, and has not been called since.
+    is_hinted: AtomicBool,
     /// What it received in its last successful run, by each port.
     seen: Mutex<Vec<Value>>,
 }
@@ -60,6 +65,8 @@ impl Cell {
                 place: Place(Arc::new(Numbered { vertex, is_reversal: AtomicBool::new(false) })),
                 member: AtomicU64::new(0),
                 is_missed: AtomicBool::new(false),
+                due: Mutex::default(),
+                is_hinted: AtomicBool::new(false),
                 seen: Mutex::default(),
             })
         });
@@ -101,6 +108,28 @@ impl Cell {
         let rare = self.rare.as_ref()?;
         let is_missed = rare.is_missed.swap(false, Ordering::SeqCst);
         is_missed.then(|| rare.member.load(Ordering::SeqCst))
+    }
+
+    /// Sets when it is to run because of its events.
+    pub(super) fn set_due(&self, at: Option<Instant>) {
+        if let Some(rare) = &self.rare {
+            *lock(&rare.due) = at;
+        }
+    }
+
+    /// Takes note that it is called: that counts for all events before.
+    pub(super) fn begin(&self) {
+        if let Some(rare) = &self.rare {
+            *lock(&rare.due) = None;
+            rare.is_hinted.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// True if it is due, the first time since it was called.
+    pub(super) fn take_due(&self, now: Instant) -> bool {
+        self.rare.as_ref().is_some_and(|it| {
+            lock(&it.due).is_some_and(|at| at <= now) && !it.is_hinted.swap(true, Ordering::SeqCst)
+        })
     }
 
     pub(super) fn seen(&self) -> Vec<Value> {

@@ -1,60 +1,52 @@
 //! What vertices report: their watches, and the events that they wait for.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use trueup_reconcile::{Drained, Hints};
+use trueup_reconcile::Hints;
 
 use super::cell::{Cell, Place, catch, discard};
 use super::shared::{Core, Shared};
-use crate::runner::{Due, Member, Task, Turn};
+use crate::runner::{Due, Member, Turn};
 use crate::sync::{MutexGuard, lock, now, try_lock};
 use crate::{Failure, Watch};
 
-/// The task whose members are the vertices that wait for events.
-pub(super) struct Events(pub(super) Arc<Shared>);
-
-impl Task for Events {
-    fn turn(&self, due: Due<'_>) -> ControlFlow<()> {
-        self.0.events(due);
-        ControlFlow::Continue(())
-    }
-
-    fn stop(&self) {
-        self.0.begin_stop();
-    }
-}
-
 impl Shared {
-    /// Takes the events of the vertices that are due. Those that came together are all known before
-    /// one of the vertices runs, so that they run in order.
-    pub(super) fn events<'a>(&self, due: impl Iterator<Item = Turn<'a>>) {
+    /// Takes the events of the vertices that are due, and returns those that are to run. Those that
+    /// came together are all known before one of the vertices runs, so that they run in order:
+    /// until then `due` is kept.
+    pub(super) fn events(&self, due: &mut Due<'_>) -> Vec<Place> {
         let mut hinted = Vec::new();
         for turn in due {
             let watched = lock(&self.core).watched.get(&turn.number()).map(|it| Arc::clone(&it.0));
             if let Some(cell) = watched {
-                if self.has_event(&cell, turn) { hinted.push(cell) } else { discard(cell) }
+                if self.is_due(&cell, turn) {
+                    hinted.extend(cell.place().cloned());
+                }
+                discard(cell);
             }
         }
-        if !hinted.is_empty() {
-            self.hint(hinted.iter().filter_map(|cell| cell.place()));
-            hinted.into_iter().for_each(discard);
-        }
+        hinted
     }
 
-    fn has_event(&self, cell: &Cell, turn: Turn<'_>) -> bool {
+    /// True if a vertex is to run because of its events.
+    fn is_due(&self, cell: &Cell, turn: Turn<'_>) -> bool {
         // The thread that calls it repeats this afterwards.
         cell.set_missed(true);
         let Some(mut vertex) = try_lock(&cell.vertex) else {
             return false;
         };
         cell.set_missed(false);
+        if turn.is_timed() && cell.take_due(now()) {
+            // Nothing has happened since it has said so. It goes on with its events meanwhile.
+            turn.again();
+            return true;
+        }
         let number = turn.number();
         let events = catch(|| vertex.events(turn));
+        cell.set_due(events.as_ref().copied().unwrap_or_default());
         drop(vertex);
         match events {
-            Ok(Drained::Nothing) => false,
-            Ok(Drained::Hint | Drained::Lost) => true,
+            Ok(_) => cell.take_due(now()),
             Err(failure) => {
                 let mut core = lock(&self.core);
                 let watched = core.watched.remove(&number);
@@ -67,22 +59,15 @@ impl Shared {
         }
     }
 
-    /// Takes a hint of each of these vertices.
-    fn hint<'a>(&self, places: impl IntoIterator<Item = &'a Place>) {
-        let mut core = lock(&self.core);
-        for vertex in places.into_iter().filter_map(Place::vertex) {
-            core.state.handle_event(now(), vertex);
-        }
-        self.wake(&mut core);
-    }
-
     /// Begins the watch of a vertex.
     pub(super) fn watch(self: &Arc<Shared>, cell: &Arc<Cell>) -> MutexGuard<'_, Core> {
         let weak = Arc::downgrade(self);
         let place = cell.place().cloned();
         let hints = Hints::new(move || {
-            if let Some((shared, place)) = weak.upgrade().zip(place.as_ref()) {
-                shared.hint([place]);
+            if let Some((shared, place)) = weak.upgrade().zip(place.clone()) {
+                let mut core = lock(&shared.core);
+                core.hint(&[place]);
+                shared.wake(&mut core);
             }
         });
         let mut core = lock(&self.core);
@@ -113,6 +98,13 @@ impl Shared {
 }
 
 impl Core {
+    /// Takes a hint of each of these vertices.
+    pub(super) fn hint(&mut self, places: &[Place]) {
+        for vertex in places.iter().filter_map(Place::vertex) {
+            self.state.handle_event(now(), vertex);
+        }
+    }
+
     /// Makes what a vertex waits with, on its own thread if it is declared to run on one. `None` if
     /// the driver ends.
     fn member_of(&self, cell: &Cell) -> Option<Member> {
@@ -120,7 +112,7 @@ impl Core {
         let thread = vertex.and_then(|it| {
             self.named.get(self.state.graph().vertices[it.0 as usize].rare().thread.as_ref()?)
         });
-        let first = thread.map_or(self.events.as_ref(), |it| Some(&it.member));
+        let first = thread.map_or(self.waker.member(), |it| Some(&it.member));
         first.map(Member::another)
     }
 

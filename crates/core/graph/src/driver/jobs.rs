@@ -25,17 +25,20 @@ pub(super) enum Job {
     Write(Vec<(Arc<str>, Record)>),
 }
 
-/// The task that does the jobs, on all threads at once.
-pub(super) struct Jobs(pub(super) Arc<Shared>);
+/// The task that takes the events of vertices, and does the jobs on all threads at once. Its members
+/// are the vertices that wait for events, and one that waits for jobs.
+pub(super) struct Work(pub(super) Arc<Shared>);
 
-impl Task for Jobs {
-    fn turn(&self, due: Due<'_>) -> ControlFlow<()> {
+impl Task for Work {
+    fn turn(&self, mut due: Due<'_>) -> ControlFlow<()> {
         let shared = &self.0;
-        // From now on another thread may come as well.
-        drop(due);
+        let hinted = shared.events(&mut due);
         let begun = now();
         let mut core = shared.come();
+        core.hint(&hinted);
         core.waker.begin();
+        // From now on another thread may come as well.
+        drop(due);
         while let Some(job) = core.next_job(shared) {
             core = execute(shared, core, job);
             if now().saturating_duration_since(begun) > LONGEST_TURN {
@@ -55,16 +58,18 @@ impl Task for Jobs {
 }
 
 /// The task of a thread that vertices are declared to run on.
-pub(super) struct NamedJobs {
+pub(super) struct NamedWork {
     pub(super) shared: Arc<Shared>,
     pub(super) thread: Arc<str>,
 }
 
-impl Task for NamedJobs {
-    fn turn(&self, due: Due<'_>) -> ControlFlow<()> {
+impl Task for NamedWork {
+    fn turn(&self, mut due: Due<'_>) -> ControlFlow<()> {
         let shared = &self.shared;
-        shared.events(due);
+        let hinted = shared.events(&mut due);
         let mut core = lock(&shared.core);
+        core.hint(&hinted);
+        shared.wake(&mut core);
         while let Some(job) = core.next_job_of(&self.thread) {
             core = execute(shared, core, job);
             // It does not look itself what there is to do.
@@ -103,6 +108,10 @@ pub(super) struct JobWaker {
 impl JobWaker {
     pub(super) fn set(&mut self, member: Member) {
         self.member = Some(member);
+    }
+
+    pub(super) fn member(&self) -> Option<&Member> {
+        self.member.as_ref()
     }
 
     fn begin(&mut self) {
@@ -207,7 +216,6 @@ impl Core {
             return ControlFlow::Continue(());
         }
         self.waker = JobWaker::default();
-        self.events = None;
         self.named.clear();
         // None of them is the last hold of its vertex.
         self.watched.clear();

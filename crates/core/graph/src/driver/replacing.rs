@@ -8,7 +8,7 @@ use trueup_reconcile::ErrorClass;
 
 use super::Driver;
 use super::cell::{Cell, Place, catch, discard};
-use super::jobs::{Named, NamedJobs};
+use super::jobs::{Named, NamedWork};
 use super::shared::stopped;
 use crate::error::ErrorKind;
 use crate::runner::Runner;
@@ -136,7 +136,7 @@ impl Driver {
             runner.add_task(|member| {
                 let (shared, thread) = (Arc::clone(&self.shared), Arc::clone(&name));
                 lock(&shared.core).named.insert(Arc::clone(&name), Named::new(member));
-                Arc::new(NamedJobs { shared, thread })
+                Arc::new(NamedWork { shared, thread })
             });
             runners.insert(name, runner);
         }

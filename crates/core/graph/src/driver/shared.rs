@@ -43,8 +43,6 @@ pub(super) struct Core {
     pub(super) waker: JobWaker,
     /// By the name of the thread.
     pub(super) named: BTreeMap<Arc<str>, Named>,
-    /// The first member of the task of events.
-    pub(super) events: Option<Member>,
     /// The vertices that wait for events, by the numbers of their members.
     pub(super) watched: BTreeMap<u64, (Arc<Cell>, Member)>,
     /// Callers that wait.

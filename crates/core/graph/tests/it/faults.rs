@@ -5,10 +5,10 @@ use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use trueup_graph::{Driver, Failure, RunContext, Turn, Verdict, Vertex, VertexSpec, Watch};
-use trueup_reconcile::{Drained, ErrorClass, Hints, MemoryLedger};
+use trueup_reconcile::{ErrorClass, Hints, MemoryLedger};
 
 use crate::support::{BOUND, Declared, Gate, SharedLedger, config, counted, start, until, vertex};
 
@@ -65,16 +65,16 @@ impl Vertex for Watched {
         Ok(Watch::Events)
     }
 
-    fn events(&mut self, turn: Turn<'_>) -> Result<Drained, Failure> {
-        let mut drained = Drained::Nothing;
+    fn events(&mut self, turn: Turn<'_>) -> Result<Option<Instant>, Failure> {
+        let mut due = None;
         if turn.is_readable() {
-            drained = match self.reader.read(&mut [0; 16]) {
+            due = match self.reader.read(&mut [0; 16]) {
                 Ok(0) => Err(Failure::new(ErrorClass::Unknown, "the other end is closed")),
-                _ => Ok(Drained::Hint),
+                _ => Ok(Some(Instant::now())),
             }?;
         }
         turn.sleep(None, Some(self.reader.as_fd()));
-        Ok(drained)
+        Ok(due)
     }
 }
 

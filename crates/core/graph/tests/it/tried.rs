@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::Waker;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use trueup_graph::{
     EdgeKind, Failure, RunContext, Turn, Verdict, Vertex, VertexSpec, Wait, Watch, check,
 };
-use trueup_reconcile::{Drained, ErrorClass, Hints, MemoryLedger};
+use trueup_reconcile::{ErrorClass, Hints, MemoryLedger};
 
 use crate::support::{BOUND, Declared, counted, start, until, vertex};
 
@@ -113,17 +113,17 @@ impl Vertex for Piped {
         Ok(Watch::Events)
     }
 
-    fn events(&mut self, turn: Turn<'_>) -> Result<Drained, Failure> {
-        let mut drained = Drained::Nothing;
+    fn events(&mut self, turn: Turn<'_>) -> Result<Option<Instant>, Failure> {
+        let mut due = None;
         if turn.is_readable() {
             self.reader.read_exact(&mut [0]).unwrap();
             match &self.gate {
                 Some(gate) => gate.recv_timeout(BOUND).unwrap(),
-                None => drained = Drained::Hint,
+                None => due = Some(Instant::now()),
             }
         }
         turn.sleep(None, Some(self.reader.as_fd()));
-        Ok(drained)
+        Ok(due)
     }
 }
 
