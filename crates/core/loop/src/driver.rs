@@ -543,13 +543,8 @@ impl<S: Source> Loop<'_, S> {
 
     /// Carries out what is due: at most one pass, and what follows from it.
     pub(crate) fn turn(&mut self, is_readable: bool) -> Step {
-        match self.poll(is_readable) {
-            Step::Rest(rest) if rest.is_pass_due => {
-                match self.steps(false, MayPass::Due, Some(&Asked::ALL)) {
-                    Step::Passed => self.poll(false),
-                    step => step,
-                }
-            }
+        match self.steps(is_readable, MayPass::Due, Some(&Asked::ALL)) {
+            Step::Passed => self.poll(false),
             step => step,
         }
     }
