@@ -32,11 +32,11 @@ impl Changes {
     pub(crate) fn open(scope: &Namespace, hints: Hints) -> Result<Changes, Error> {
         let groups = [Group::LINK, Group::IPV4_NETCONF, Group::IPV6_NETCONF];
         let network = Multicast::open(scope, &groups)?;
-        let files = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK);
-        let files = files.map_err(|errno| failed("cannot make an inotify instance", errno))?;
-        let both = joined(&network, &files);
+        let files = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)
+            .map_err(|errno| failed("cannot make an inotify instance", errno))?;
         Ok(Changes {
-            both: both.map_err(|errno| failed("cannot wait for events", errno))?,
+            both: joined(&network, &files)
+                .map_err(|errno| failed("cannot wait for events", errno))?,
             network,
             files,
             allowance: Allowance::new(),
@@ -68,10 +68,12 @@ impl Changes {
             received => drop(received?),
         }
         let is_due = (of_values || is_written) && self.is_due();
-        Ok(match of_links || is_due {
-            _ if are_lost => Drained::Lost,
-            true => Drained::Hint,
-            false => Drained::Nothing,
+        Ok(if are_lost {
+            Drained::Lost
+        } else if of_links || is_due {
+            Drained::Hint
+        } else {
+            Drained::Nothing
         })
     }
 
@@ -83,13 +85,12 @@ impl Changes {
         }
         if !self.is_put_off.swap(true, Ordering::SeqCst) {
             let (hints, is_put_off) = (self.hints.clone(), Arc::clone(&self.is_put_off));
-            let ask = move || {
+            // Without a thread the timer of the driver finds it.
+            let _started = thread::Builder::new().name("settings".into()).spawn(move || {
                 thread::sleep(EVERY);
                 is_put_off.store(false, Ordering::SeqCst);
                 hints.request_pass();
-            };
-            // Without a thread the timer of the driver finds it.
-            let _started = thread::Builder::new().name("settings".into()).spawn(ask);
+            });
         }
         false
     }
@@ -153,8 +154,8 @@ impl Allowance {
     }
 
     fn take(&mut self, now: Instant) -> bool {
-        let passed = now.saturating_duration_since(self.since).as_secs() / EVERY.as_secs();
-        let passed = u32::try_from(passed).unwrap_or(u32::MAX);
+        let times = now.saturating_duration_since(self.since).as_secs() / EVERY.as_secs();
+        let passed = u32::try_from(times).unwrap_or(u32::MAX);
         if passed > 0 {
             self.left = self.left.saturating_add(passed).min(AT_ONCE);
             self.since = now;

@@ -90,8 +90,8 @@ impl Desired {
             if let Some(other) = spelled.insert(key.clone(), text) {
                 return Err(twice(other, text));
             }
-            let value = value.parse().map_err(|error: Error| error.of(&key))?;
-            desired.insert(key, value)?;
+            let parsed = value.parse().map_err(|error: Error| error.of(&key))?;
+            desired.insert(key, parsed)?;
         }
         Ok(desired)
     }
@@ -157,9 +157,10 @@ impl Desired {
 
 /// Returns the error for a key that is declared twice.
 fn twice(one: &str, other: &str) -> Error {
-    Error::desired(match one == other {
-        true => format!("{one} is given twice"),
-        false => format!("{one} and {other} are two spellings of one key: give it once"),
+    Error::desired(if one == other {
+        format!("{one} is given twice")
+    } else {
+        format!("{one} and {other} are two spellings of one key: give it once")
     })
 }
 
@@ -170,8 +171,7 @@ mod tests {
     #[test]
     fn two_spellings_of_a_key_are_an_error_that_names_both() {
         let (one, other) = ("net/ipv4/conf/a.b/tag", "net.ipv4.conf.a/b.tag");
-        let error = Desired::parse([(one, "1"), (other, "1")]).unwrap_err();
-        let error = error.to_string();
+        let error = Desired::parse([(one, "1"), (other, "1")]).unwrap_err().to_string();
         assert!(error.contains(one) && error.contains(other), "{error}");
         let error = Desired::parse([(one, "1"), (one, "2")]).unwrap_err();
         assert_eq!(error.to_string(), format!("{one} is given twice"));
@@ -180,18 +180,17 @@ mod tests {
     #[test]
     fn one_switch_of_two_names_has_one_value() {
         let names = ["net.ipv4.ip_forward", "net.ipv4.conf.all.forwarding"];
-        let error = Desired::parse([(names[0], "1"), (names[1], "0")]).unwrap_err();
-        let error = error.to_string();
+        let error = Desired::parse([(names[0], "1"), (names[1], "0")]).unwrap_err().to_string();
         assert!(names.iter().all(|name| error.contains(name)), "{error}");
         assert_eq!(Desired::parse([(names[0], "1"), (names[1], "0x1")]).unwrap().len(), 2);
     }
 
     #[test]
     fn a_key_of_another_part_is_refused() {
-        let key = || "net.ipv4.conf.a.tag".parse::<Key>().unwrap();
+        let key: Key = "net.ipv4.conf.a.tag".parse().unwrap();
         let (mut of_devices, mut others) = Desired::default().split(["a"]);
-        assert!(others.insert(key(), true.into()).is_err());
-        of_devices.insert(key(), true.into()).unwrap();
+        assert!(others.insert(key.clone(), true.into()).is_err());
+        of_devices.insert(key, true.into()).unwrap();
     }
 
     #[test]

@@ -103,40 +103,32 @@ impl FromStr for Key {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Key, Error> {
-        let no = |why: &str| Err(Error::key(format!("{text:?} is no key: {why}")));
         if text.len() > MAX_LEN {
-            let text: String = text.chars().take(40).collect();
-            let message = format!("{text:?}... is no key: it has more than {MAX_LEN} bytes");
+            let shown: String = text.chars().take(40).collect();
+            let message = format!("{shown:?}... is no key: it has more than {MAX_LEN} bytes");
             return Err(Error::key(message));
-        }
-        if text.starts_with('/') {
-            return no(
-                "it is a path from the root; write what is below /proc/sys, as net/ipv4/ip_forward",
-            );
         }
         let path = match text.find(['.', '/']) {
             Some(first) if text.as_bytes()[first] == b'.' => swapped(text),
             _ => text.to_owned(),
         };
-        for part in path.split('/') {
-            if part.is_empty() {
-                return no("a part of it is empty");
-            }
-            if part == "." || part == ".." {
-                return no("it leads elsewhere, by \".\" or \"..\"");
-            }
-            if part.contains(|c: char| c.is_whitespace() || c.is_control()) {
-                return no("it has white space or a control character in it");
-            }
-        }
-        match path.split_once('/') {
-            Some(("net", _)) => Ok(Key(path)),
-            _ if path == "net" => no("it is a directory; name a key in it, as net.ipv4.ip_forward"),
-            _ => no(
-                "keys begin with `net.`; what is elsewhere belongs to the host and not to a network namespace, so set it by \
-                 sysctl.d(5)",
-            ),
-        }
+        let why = if text.starts_with('/') {
+            "it is a path from the root; write what is below /proc/sys, as net/ipv4/ip_forward"
+        } else if path.split('/').any(str::is_empty) {
+            "a part of it is empty"
+        } else if path.split('/').any(|part| part == "." || part == "..") {
+            "it leads elsewhere, by \".\" or \"..\""
+        } else if path.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            "it has white space or a control character in it"
+        } else if path == "net" {
+            "it is a directory; name a key in it, as net.ipv4.ip_forward"
+        } else if path.starts_with("net/") {
+            return Ok(Key(path));
+        } else {
+            "keys begin with `net.`; what is elsewhere belongs to the host and not to a network \
+             namespace, so set it by sysctl.d(5)"
+        };
+        Err(Error::key(format!("{text:?} is no key: {why}")))
     }
 }
 
@@ -214,8 +206,7 @@ mod tests {
             let error = text.parse::<Key>().unwrap_err().to_string();
             assert!(error.contains(why), "{text:?}: {error}");
         }
-        let error = format!("net.{}", "x".repeat(300)).parse::<Key>();
-        let error = error.unwrap_err().to_string();
+        let error = format!("net.{}", "x".repeat(300)).parse::<Key>().unwrap_err().to_string();
         assert!(error.contains("255 bytes") && error.len() < 120, "{error}");
     }
 

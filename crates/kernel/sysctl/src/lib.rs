@@ -3,13 +3,11 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod changes;
-mod class;
 mod desired;
 mod error;
 mod files;
 mod key;
 mod namespace;
-mod options;
 mod pass;
 mod plan;
 mod record;
@@ -23,9 +21,8 @@ pub use error::{Error, ErrorKind};
 pub use files::{Files, ProcSys};
 pub use key::Key;
 pub use namespace::Observed;
-pub use options::Options;
-pub use report::{Action, Finding, Outcome, Reason, Report, SysctlOp};
-pub use source::Sysctl;
+pub use report::{Finding, Outcome, Reason, Report, SysctlOp};
+pub use source::{Options, Sysctl};
 pub use value::Value;
 
 pub use trueup_netlink::Namespace;

@@ -8,7 +8,7 @@ use std::thread;
 use trueup_netlink::{Namespace, Socket};
 use trueup_reconcile::{ErrorClass, Failure};
 
-use crate::class::classify;
+use crate::error::classify;
 use crate::value::normalize_space;
 use crate::{Error, Files, Key};
 
@@ -97,15 +97,12 @@ impl NamespaceInfo {
             return Err(Error::proc(message.to_owned()));
         }
         let socket = Socket::open(&Namespace::current())?;
-        let file = match with_file {
-            true => {
-                let path = "/proc/thread-self/ns/net";
-                let file = File::open(path);
-                Some(file.map_err(|error| Error::proc(format!("{path}: {error}")))?)
-            }
-            false => None,
-        };
-        Ok(NamespaceInfo { cookie: socket.netns_cookie().ok(), file: file.map(OwnedFd::from) })
+        let path = "/proc/thread-self/ns/net";
+        let file = with_file.then(|| File::open(path)).transpose();
+        Ok(NamespaceInfo {
+            cookie: socket.netns_cookie().ok(),
+            file: file.map_err(|error| Error::proc(format!("{path}: {error}")))?.map(OwnedFd::from),
+        })
     }
 }
 

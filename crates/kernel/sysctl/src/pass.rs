@@ -6,7 +6,7 @@ use trueup_reconcile::{Claim, Ledger, LedgerError, PassLimits};
 
 use crate::namespace::{EnteredNamespace, ReadValue};
 use crate::record::{LedgerRecords, Record, ledger_key};
-use crate::value::is_same_value;
+use crate::value::{are_same, is_same_value};
 use crate::write::{Step, evaluate, write};
 use crate::{Desired, Error, Finding, Key, Options, Outcome, Pending, Report, SysctlOp, Value};
 
@@ -102,17 +102,15 @@ impl Pass<'_> {
                     continue;
                 }
             };
-            let is_now = |text: Option<&str>| match (text, now) {
-                (Some(text), Some(now)) => is_same_value(&key, text, now),
-                (text, now) => text == now,
-            };
             let record = match (before, intended) {
                 // Reverted, or not yet.
-                (Some(before), None) if is_now(before.original.as_deref()) => None,
+                (Some(before), None) if are_same(&key, before.original.as_deref(), now) => None,
                 (before, None) => before.cloned(),
                 // Not yet written.
-                (Some(before), Some(_)) if is_now(Some(before.applied())) => Some(before.clone()),
-                (None, Some(intended)) if is_now(intended.original.as_deref()) => None,
+                (Some(before), Some(_)) if are_same(&key, Some(before.applied()), now) => {
+                    Some(before.clone())
+                }
+                (None, Some(intended)) if are_same(&key, intended.original.as_deref(), now) => None,
                 // Written; or written and changed since, which looks like a change before the
                 // write. The original value is kept either way, and a value that is not the one
                 // written is never reverted.
@@ -162,24 +160,20 @@ impl Pass<'_> {
             return 0;
         }
         let limits = self.limits;
-        let written = self.namespace.run(|files| {
-            let mut written = Vec::with_capacity(steps.len());
-            for step in &steps {
-                if !limits.should_continue() {
-                    break;
-                }
-                written.push(write(files, step));
-            }
-            written
-        });
-        let written = written.unwrap_or_else(|error| {
-            state.trouble = Some(format!("nothing could be written: {error}"));
-            Vec::new()
-        });
+        let mut written = self
+            .namespace
+            .run(|files| {
+                let due = steps.iter().take_while(|_| limits.should_continue());
+                Vec::from_iter(due.map(|step| write(files, step)))
+            })
+            .unwrap_or_else(|error| {
+                state.trouble = Some(format!("nothing could be written: {error}"));
+                Vec::new()
+            })
+            .into_iter();
         state.tried += written.len() as u64;
         let mut claims = BTreeMap::new();
         let mut applied = 0;
-        let mut written = written.into_iter();
         for step in steps {
             let before = state.owned.get(&step.key).cloned();
             let key = step.key.clone();
@@ -213,14 +207,11 @@ impl Pass<'_> {
 
     /// Makes the report. Convergence is computed from the values read last.
     fn report(&self, mut state: PassState) -> Report {
-        let is_right = |key: &Key, value: &Value| match state.values.get(key) {
-            Some(Ok(Some(now))) => is_same_value(key, value.as_str(), now),
-            _ => false,
-        };
+        let values = &state.values;
         // Another write may have set the value of an op that was refused, or that is still pending.
         state.ops.retain(|_, op| {
             let value = self.desired.get(&op.key);
-            let is_set = value.is_some_and(|value| is_right(&op.key, value));
+            let is_set = value.is_some_and(|value| is_set(&op.key, value, values));
             match &op.outcome {
                 Outcome::Pending(_) => !is_set,
                 Outcome::Failed(_) if is_set && !state.open.contains(&op.key) => {
@@ -232,7 +223,7 @@ impl Pass<'_> {
         });
         let converged = state.trouble.is_none()
             && state.open.is_empty()
-            && self.desired.iter().all(|(key, value)| is_right(key, value))
+            && self.desired.iter().all(|(key, value)| is_set(key, value, values))
             && state.ops.values().all(|op| op.outcome == Outcome::Applied);
         Report {
             converged,
@@ -246,14 +237,18 @@ impl Pass<'_> {
 
 impl PassState {
     pub(crate) fn add_op(&mut self, step: Step, outcome: Outcome) {
-        let Step { key, action, from, to, reason, record: _ } = step;
+        let Step { key, from, to, reason, record: _ } = step;
         let ranked = (key.rank(), key.clone());
         // An op that is due again is reported once, with the value found first.
         let before = self.ops.remove(&ranked);
         let (from, reason) = before.map_or((from, reason), |op| (op.from, op.reason));
-        let op = SysctlOp { key, action, from, to, reason, outcome };
-        self.ops.insert(ranked, op);
+        self.ops.insert(ranked, SysctlOp { key, from, to, reason, outcome });
     }
+}
+
+/// Returns true if a key was read to have a value.
+fn is_set(key: &Key, value: &Value, values: &BTreeMap<Key, ReadValue>) -> bool {
+    matches!(values.get(key), Some(Ok(Some(now))) if is_same_value(key, value.as_str(), now))
 }
 
 fn is_absent(value: &ReadValue) -> bool {

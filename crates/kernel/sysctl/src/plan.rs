@@ -8,9 +8,9 @@ use trueup_reconcile::ErrorClass;
 
 use crate::pass::{Pass, PassState};
 use crate::record::Record;
-use crate::value::{MAX_LEN, is_same_value};
+use crate::value::{MAX_LEN, are_same, is_same_value};
 use crate::write::{Step, stored_differently};
-use crate::{Action, Finding, Key, Outcome, Pending, Reason, Value};
+use crate::{Finding, Key, Outcome, Pending, Reason, Value};
 
 impl Pass<'_> {
     /// Returns the writes that are due. Keys that need no write are committed to the ledger, and
@@ -56,14 +56,11 @@ impl Pass<'_> {
     fn unreadable(&self, key: &Key, state: &PassState) -> Step {
         let record = state.owned.get(key);
         let original = record.and_then(|record| record.original.clone());
-        let (action, to, reason) = match self.desired.get(key) {
-            Some(value) => {
-                let wanted = value.as_str();
-                (Action::Set, wanted.to_owned(), reason_to_set(record, wanted))
-            }
-            None => (Action::Revert, original.unwrap_or_default(), Reason::Released),
+        let (to, reason) = match self.desired.get(key).map(Value::as_str) {
+            Some(wanted) => (wanted.to_owned(), reason_to_set(record, wanted)),
+            None => (original.unwrap_or_default(), Reason::Released),
         };
-        Step { key: key.clone(), action, from: None, to, reason, record: None }
+        Step { key: key.clone(), from: None, to, reason, record: None }
     }
 
     /// Returns the write for a key that is ours and no longer declared, if it needs one.
@@ -85,28 +82,23 @@ impl Pass<'_> {
             }
         };
         if let Some(found) = now {
-            let key = key.clone();
-            let verdict = verdict(&key, None, Some(record), Some(&found));
+            let verdict = verdict(key, None, Some(record), Some(&found));
             match &record.original {
-                Some(original) if is_same_value(&key, &found, original) => {}
+                Some(original) if is_same_value(key, &found, original) => {}
                 _ if verdict != Verdict::Delete => {
                     let applied = record.applied().to_owned();
-                    state.findings.push(Finding::Left { key, applied, found });
+                    state.findings.push(Finding::Left { key: key.clone(), applied, found });
                 }
-                None => state.findings.push(Finding::Irreversible { key }),
-                Some(original) if original.len() > MAX_LEN => {
-                    state.findings.push(Finding::Irreversible { key });
-                }
-                Some(original) => {
+                Some(original) if original.len() <= MAX_LEN => {
                     return Some(Step {
                         to: original.clone(),
-                        key,
-                        action: Action::Revert,
+                        key: key.clone(),
                         from: Some(found),
                         reason: Reason::Released,
                         record: None,
                     });
                 }
+                _ => state.findings.push(Finding::Irreversible { key: key.clone() }),
             }
         }
         released.insert(key.clone(), None);
@@ -127,10 +119,8 @@ impl Pass<'_> {
         if let Some(Outcome::Failed(failure)) = before.map(|op| &op.outcome) {
             // A refused value may be accepted once another is written: `ip_local_port_range` has to
             // be above `ip_unprivileged_port_start`.
-            return match has_written && failure.class == ErrorClass::Invalid {
-                true => None,
-                false => Some(None),
-            };
+            let may_fit_now = has_written && failure.class == ErrorClass::Invalid;
+            return (!may_fit_now).then_some(None);
         }
         let exists_now = self.absent.contains(&step.key);
         let backoff = self.limits.backoff(step.key.op_key());
@@ -154,7 +144,6 @@ fn set(
     let record = state.owned.get(key);
     let mut step = Step {
         key: key.clone(),
-        action: Action::Set,
         from: None,
         to: wanted.to_owned(),
         reason: reason_to_set(record, wanted),
@@ -198,9 +187,8 @@ fn set(
 
 /// Decides about a key. Its value is ours if it is what we wrote last.
 fn verdict(key: &Key, wanted: Option<&str>, record: Option<&Record>, now: Option<&str>) -> Verdict {
-    let is_now = |text: &str| now.is_some_and(|now| is_same_value(key, text, now));
-    let found = now.map_or(Found::Nothing, |_| Found::item(wanted.is_some_and(is_now)));
-    if record.is_some_and(|record| is_now(record.applied())) {
+    let found = now.map_or(Found::Nothing, |_| Found::item(are_same(key, wanted, now)));
+    if record.is_some_and(|record| are_same(key, Some(record.applied()), now)) {
         decide(wanted.is_some(), found, Found::Nothing)
     } else {
         decide(wanted.is_some(), Found::Nothing, found)

@@ -55,20 +55,20 @@ pub(crate) struct LedgerRecords {
 impl LedgerRecords {
     /// Reads what a desired state is about.
     pub(crate) fn read(ledger: &dyn Ledger, about: &Desired) -> Result<LedgerRecords, Error> {
-        let owned = ledger.owned()?.into_iter();
-        let owned = owned.map(|(key, value)| Ok((parse_key(&key)?, parse_record(&value)?)));
-        let mut owned = owned.collect::<Result<BTreeMap<_, _>, LedgerError>>()?;
-        owned.retain(|key, _| about.covers(key));
-        let open = ledger.open_intents()?.into_iter().map(|(key, claim)| {
+        let mut records = LedgerRecords { owned: BTreeMap::new(), open: BTreeMap::new() };
+        for (key, value) in ledger.owned()? {
+            records.owned.insert(parse_key(&key)?, parse_record(&value)?);
+        }
+        for (key, claim) in ledger.open_intents()? {
             let record = match claim {
                 Claim::Ours(value) => Some(parse_record(&value)?),
                 Claim::NotOurs => None,
             };
-            Ok((parse_key(&key)?, record))
-        });
-        let mut open = open.collect::<Result<BTreeMap<_, _>, LedgerError>>()?;
-        open.retain(|key, _| about.covers(key));
-        Ok(LedgerRecords { owned, open })
+            records.open.insert(parse_key(&key)?, record);
+        }
+        records.owned.retain(|key, _| about.covers(key));
+        records.open.retain(|key, _| about.covers(key));
+        Ok(records)
     }
 }
 

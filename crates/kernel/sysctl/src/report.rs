@@ -26,26 +26,15 @@ pub struct Report {
 pub struct SysctlOp {
     /// The key.
     pub key: Key,
-    /// The kind of change.
-    pub action: Action,
     /// The value before the pass, if it could be read.
     pub from: Option<String>,
-    /// The value to set.
+    /// The value to set: the declared one; of a key that is no longer declared, the one before
+    /// trueup's first write.
     pub to: String,
     /// Why the op is due.
     pub reason: Reason,
     /// The outcome.
     pub outcome: Outcome,
-}
-
-/// The kind of change of an op.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Action {
-    /// Sets a key to its declared value.
-    Set,
-    /// Sets a key back to the value that it had before trueup.
-    Revert,
 }
 
 /// Why an op is due.
@@ -183,15 +172,6 @@ impl fmt::Display for SysctlOp {
             write!(f, ", was {from}")?;
         }
         write!(f, " ({}): {}", self.reason, self.outcome)
-    }
-}
-
-impl fmt::Display for Action {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Action::Set => "set",
-            Action::Revert => "revert",
-        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! The source: [`Sysctl`].
+//! The source: [`Sysctl`], and the options of its passes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::BorrowedFd;
@@ -13,7 +13,7 @@ use trueup_reconcile::{
 use crate::changes::Changes;
 use crate::namespace::EnteredNamespace;
 use crate::pass::Pass;
-use crate::{Desired, Error, Files, Key, Observed, Options, ProcSys, Report};
+use crate::{Desired, Error, Files, Key, Observed, ProcSys, Report};
 
 /// The sysctl source of one namespace: that of its first pass. Once that namespace is gone, or its
 /// name belongs to another, a pass fails and [`Source::is_scope_gone`] is true.
@@ -214,5 +214,38 @@ impl Ledger for ReadOnlyLedger<'_> {
 
     fn commit_outcomes(&mut self, _: BTreeMap<Bytes, Claim>) -> Result<(), LedgerError> {
         Ok(())
+    }
+}
+
+/// Options of a pass.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    revert: bool,
+    shown: BTreeSet<Key>,
+}
+
+impl Options {
+    /// Sets whether a key that is no longer declared gets its original value back, if it still has
+    /// ours. By default it keeps ours.
+    #[must_use]
+    pub fn with_revert(self, revert: bool) -> Options {
+        Options { revert, ..self }
+    }
+
+    /// Sets the keys that [`observe`](trueup_reconcile::Source::observe) returns besides those of
+    /// the last pass.
+    #[must_use]
+    pub fn with_shown(self, keys: impl IntoIterator<Item = Key>) -> Options {
+        Options { shown: keys.into_iter().collect(), ..self }
+    }
+
+    /// True if keys that are no longer declared are reverted.
+    pub fn revert(&self) -> bool {
+        self.revert
+    }
+
+    /// Returns the keys that `observe` returns besides those of the last pass.
+    pub fn shown(&self) -> &BTreeSet<Key> {
+        &self.shown
     }
 }

@@ -1,5 +1,6 @@
 //! Values as text, and the comparison of two texts as the kernel reads them.
 
+use std::borrow::Borrow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -45,14 +46,13 @@ impl FromStr for Value {
                 "a value has no control character in it, such as {c:?}"
             )));
         }
-        let text = normalize_space(text);
-        if text.len() > MAX_LEN {
-            return Err(Error::value(format!(
-                "a value has {MAX_LEN} bytes at most, this one {}",
-                text.len()
-            )));
+        let value = normalize_space(text);
+        if value.len() > MAX_LEN {
+            let length = value.len();
+            let message = format!("a value has {MAX_LEN} bytes at most, this one {length}");
+            return Err(Error::value(message));
         }
-        Ok(Value(text))
+        Ok(Value(value))
     }
 }
 
@@ -77,13 +77,24 @@ impl fmt::Display for Value {
 
 /// Trims a text, and replaces white space by single spaces.
 pub(crate) fn normalize_space(text: &str) -> String {
-    let words: Vec<_> = text.split_ascii_whitespace().collect();
-    words.join(" ")
+    joined(text.split_ascii_whitespace())
+}
+
+fn joined(words: impl Iterator<Item: Borrow<str>>) -> String {
+    Vec::from_iter(words).join(" ")
 }
 
 /// Returns true if two texts are one value of a key.
 pub(crate) fn is_same_value(key: &Key, one: &str, other: &str) -> bool {
     one == other || canonical(key, one) == canonical(key, other)
+}
+
+/// The same of texts that there may not be.
+pub(crate) fn are_same(key: &Key, one: Option<&str>, other: Option<&str>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => is_same_value(key, one, other),
+        (one, other) => one == other,
+    }
 }
 
 /// Returns the text that the kernel would read back, as far as that is known without asking it.
@@ -95,22 +106,18 @@ fn canonical(key: &Key, text: &str) -> String {
         "rps_default_mask" | "flow_limit_cpu_bitmap" => normalize_space(text),
         // A set: it reads back in the kernel's order.
         "tcp_allowed_congestion_control" => {
-            let words: BTreeSet<_> = text.split_ascii_whitespace().collect();
-            let words: Vec<_> = words.into_iter().collect();
-            words.join(" ")
+            joined(BTreeSet::from_iter(text.split_ascii_whitespace()).into_iter())
         }
         // An IPv6 address: it reads back in full length.
         "stable_secret" => {
-            let text = text.trim_ascii();
-            let address: Result<Ipv6Addr, _> = text.parse();
-            address.map_or_else(|_| text.to_owned(), |address| address.to_string())
+            let trimmed = text.trim_ascii();
+            let address: Result<Ipv6Addr, _> = trimmed.parse();
+            address.map_or_else(|_| trimmed.to_owned(), |address| address.to_string())
         }
-        _ => {
-            let words = text.split_ascii_whitespace();
-            let words: Vec<_> =
-                words.map(|word| number(word).unwrap_or_else(|| word.to_owned())).collect();
-            words.join(" ")
-        }
+        _ => joined(
+            text.split_ascii_whitespace()
+                .map(|word| number(word).unwrap_or_else(|| word.to_owned())),
+        ),
     }
 }
 
@@ -143,11 +150,8 @@ fn ports(text: &str) -> Option<String> {
         if part.is_empty() {
             continue;
         }
-        let port = |text: &str| number(text)?.parse::<u16>().ok();
-        let (first, last) = match part.split_once('-') {
-            Some((first, last)) => (port(first)?, port(last)?),
-            None => (port(part)?, port(part)?),
-        };
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u16, u16) = (number(first)?.parse().ok()?, number(last)?.parse().ok()?);
         if first > last {
             return None;
         }
@@ -165,10 +169,11 @@ fn ports(text: &str) -> Option<String> {
     }
     let parts: Vec<_> = merged
         .into_iter()
-        .map(|(first, last)| match first == last {
-            true => first.to_string(),
-            false => format!("{first}-{last}"),
-        })
+        .map(
+            |(first, last)| {
+                if first == last { first.to_string() } else { format!("{first}-{last}") }
+            },
+        )
         .collect();
     Some(parts.join(","))
 }
@@ -277,8 +282,8 @@ mod tests {
             shift in 0..2u16,
         ) {
             let key: Key = "net.ipv4.ip_local_reserved_ports".parse().unwrap();
-            let text = one.iter().map(|(first, more)| format!("{first}-{}", first + more));
-            let text = text.collect::<Vec<_>>().join(",");
+            let parts = one.iter().map(|(first, more)| format!("{first}-{}", first + more));
+            let text = Vec::from_iter(parts).join(",");
             let ranges = one.iter().map(|(first, more)| *first..=first + more);
             let set: BTreeSet<u16> = ranges.flatten().collect();
             let other: BTreeSet<u16> = set.iter().map(|port| port + shift).collect();

@@ -4,16 +4,15 @@ use std::io;
 
 use trueup_reconcile::{ErrorClass, Failure};
 
-use crate::class::classify;
+use crate::error::classify;
 use crate::namespace::{ReadValue, read_key};
 use crate::record::Record;
-use crate::value::is_same_value;
-use crate::{Action, Files, Key, Outcome, Reason};
+use crate::value::are_same;
+use crate::{Files, Key, Outcome, Reason};
 
 /// A write that is due.
 pub(crate) struct Step {
     pub(crate) key: Key,
-    pub(crate) action: Action,
     pub(crate) from: Option<String>,
     pub(crate) to: String,
     pub(crate) reason: Reason,
@@ -70,22 +69,19 @@ pub(crate) fn evaluate(
     let now = match read_back {
         Ok(now) => now,
         Err(failure) if failure.errno == Some(libc::ENOENT) => {
-            return match step.action {
+            let outcome = match step.reason {
                 // The key no longer exists, so there is no value to revert.
-                Action::Revert => (Outcome::Applied, Some(None)),
-                Action::Set => (Outcome::Failed(error.unwrap_or(failure)), Some(None)),
+                Reason::Released => Outcome::Applied,
+                _ => Outcome::Failed(error.unwrap_or(failure)),
             };
+            return (outcome, Some(None));
         }
         Err(mut failure) => {
             failure.class = ErrorClass::Unknown;
             return (Outcome::Failed(error.unwrap_or(failure)), None);
         }
     };
-    let is_now = |text: Option<&str>| match (text, now.as_deref()) {
-        (Some(text), Some(now)) => is_same_value(&step.key, text, now),
-        (text, now) => text == now,
-    };
-    let is_right = is_now(Some(&step.to));
+    let is_right = are_same(&step.key, Some(&step.to), now.as_deref());
     let was_accepted = error.is_none() || is_right;
     let outcome = match error {
         _ if is_right => Outcome::Applied,
@@ -93,7 +89,7 @@ pub(crate) fn evaluate(
         None => stored_differently(&step.to, now.as_deref().unwrap_or_default()),
     };
     let claim = match &step.record {
-        _ if !was_accepted && is_now(step.from.as_deref()) => before,
+        _ if !was_accepted && are_same(&step.key, step.from.as_deref(), now.as_deref()) => before,
         // Ours with the value found, so that it can be reverted.
         Some(record) => Some(Record { found: now, accepted: was_accepted, ..record.clone() }),
         None => None,

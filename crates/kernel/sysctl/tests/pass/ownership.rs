@@ -2,7 +2,7 @@
 
 use trueup_reconcile::{Claim, Ledger as _, PassInput, Report as _, Source as _};
 use trueup_sysctl::{
-    Action, Desired, ErrorClass, ErrorKind, Finding, Namespace, Options, Pending, Reason, Sysctl,
+    Desired, ErrorClass, ErrorKind, Finding, Namespace, Options, Pending, Reason, Sysctl,
 };
 
 use crate::bench::{BACKLOG, Bench, FORWARD, RANGE, failed};
@@ -51,7 +51,7 @@ fn a_later_change_keeps_the_first_original() {
     assert_eq!(report.ops()[0].reason, Reason::Drift);
     bench.restart();
     let report = bench.converge(&[]);
-    assert_eq!(report.ops()[0].action, Action::Revert);
+    assert_eq!(report.ops()[0].to, "100");
     assert_eq!(report.ops()[0].reason, Reason::Released);
     assert_eq!(bench.fake.value(BACKLOG), "100");
     assert_eq!(bench.owned(), 0);

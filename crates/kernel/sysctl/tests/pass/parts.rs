@@ -1,7 +1,7 @@
 //! Two sources that share a ledger, each for its part of the settings.
 
 use trueup_reconcile::{Ledger as _, PassInput, Report as _, Source as _};
-use trueup_sysctl::{Action, Desired, Namespace, Options, Report, Sysctl};
+use trueup_sysctl::{Desired, Namespace, Options, Reason, Report, Sysctl};
 
 use crate::bench::FORWARD;
 use crate::fake::{Fake, Shaky, desired};
@@ -70,7 +70,7 @@ fn a_part_reverts_what_is_its_own_and_no_longer_declared() {
         let [op] = report.ops() else {
             panic!("{:?}", report.ops());
         };
-        assert_eq!((op.action, op.key.to_string()), (Action::Revert, name.to_owned()));
+        assert_eq!((&op.reason, op.key.to_string()), (&Reason::Released, name.to_owned()));
     }
     assert_eq!(two.values(), ["0", "0", "0"]);
     assert_eq!(two.ledger.owned().unwrap().len(), 0);
