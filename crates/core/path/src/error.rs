@@ -44,14 +44,9 @@ impl Error {
         self
     }
 
-    pub(crate) fn os(path: &Path, what: &str, source: impl Into<io::Error>) -> Error {
-        let source = source.into();
-        Error {
-            kind: ErrorKind::Os,
-            path: path.to_owned(),
-            message: format!("cannot {what}: {source}"),
-            source: Some(source),
-        }
+    pub(crate) fn os(path: &Path, what: &str, error: impl Into<io::Error>) -> Error {
+        let source = error.into();
+        Error::of_kind(ErrorKind::Os, path, format!("cannot {what}: {source}")).with_source(source)
     }
 
     /// Returns the error for a file that a caller could not open.

@@ -105,10 +105,9 @@ impl Folder {
     /// If the name is not that of a file: empty, `.`, `..`, or with a slash in it.
     #[must_use]
     pub fn place(&self, name: impl AsRef<OsStr>) -> Place {
-        let name = name.as_ref();
-        let is_name = Path::new(name).file_name() == Some(name);
-        assert!(is_name, "{name:?} is not the name of a file");
-        Place::new(self.clone(), name.to_owned())
+        let file: &OsStr = name.as_ref();
+        assert!(Path::new(file).file_name() == Some(file), "{file:?} is not the name of a file");
+        Place::new(self.clone(), file.to_owned())
     }
 
     /// Waits until the names in it are durable.
@@ -123,6 +122,11 @@ impl Folder {
             .map_err(|error| Error::os(&self.path, "sync", error))
     }
 
+    /// Looks at a folder that has just been made.
+    fn made(&self, name: &OsStr, path: &Path) -> Result<Found, Error> {
+        look(self, name)?.ok_or_else(|| Error::os(path, "open", rustix::io::Errno::NOENT))
+    }
+
     /// Makes a folder in this one, unless another process is faster.
     pub(crate) fn make(&self, name: &OsStr, mode: u32) -> Result<Found, Error> {
         let path = self.path.join(name);
@@ -134,24 +138,22 @@ impl Folder {
             Err(rustix::io::Errno::EXIST) => false,
             made => made.map(|()| true).map_err(|it| Error::os(&path, "make", it))?,
         };
-        let gone = || Error::os(&path, "open", rustix::io::Errno::NOENT);
-        let found = look(self, name)?.ok_or_else(gone)?;
+        let found = self.made(name, &path)?;
         let is_exact = found.metadata.mode() & 0o7777 == mode;
         if !made || is_exact || !found.metadata.is_dir() {
             return Ok(found);
         }
         // Bits that the umask has taken.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let descriptor = openat(self.as_fd(), name, flags, Mode::empty());
-        let folder = descriptor.map_err(|error| Error::os(&path, "open", error))?;
-        let folder = File::from(folder);
-        let is_same = folder.metadata().is_ok_and(|it| same(&it, &found.metadata));
-        if is_same {
+        let folder = openat(self.as_fd(), name, flags, Mode::empty())
+            .map(File::from)
+            .map_err(|error| Error::os(&path, "open", error))?;
+        if folder.metadata().is_ok_and(|it| same(&it, &found.metadata)) {
             folder
                 .set_permissions(Permissions::from_mode(mode))
                 .map_err(|error| Error::os(&path, "set the mode", error))?;
         }
-        look(self, name)?.ok_or_else(gone)
+        self.made(name, &path)
     }
 }
 

@@ -77,13 +77,13 @@ pub(crate) struct Found {
 /// Opens a name of a folder without following it and without any effect on it.
 pub(crate) fn look(folder: &Folder, name: &OsStr) -> Result<Option<Found>, Error> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let at = || folder.path().join(name);
-    let descriptor = match openat(folder.as_fd(), name, flags, Mode::empty()) {
-        Err(Errno::NOENT) => return Ok(None),
-        opened => opened.map_err(|error| Error::os(&at(), "open", error))?,
-    };
-    let found = Found::of(descriptor).map_err(|error| Error::os(&at(), "read", error))?;
-    Ok(Some(found))
+    match openat(folder.as_fd(), name, flags, Mode::empty()) {
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(Error::os(&folder.path().join(name), "open", error)),
+        Ok(descriptor) => Found::of(descriptor)
+            .map(Some)
+            .map_err(|error| Error::os(&folder.path().join(name), "read", error)),
+    }
 }
 
 impl Found {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use trueup_net::{
-    Address, AddressFlags, Dev, DuplicateDetection, Family, Kind, Kinds, Link, LostRoutes, NextHop,
+    Address, AddressFlags, Dev, DuplicateDetection, Family, Kind, Kinds, LostRoutes, NextHop,
     NextHops, Observed, Prefix, Route, RouteType,
 };
 use trueup_netlink::Error;
@@ -24,22 +24,23 @@ impl Observer {
     /// As [`snapshot`](Self::snapshot).
     pub fn mark_lost_routes(&mut self, observed: &mut Observed) -> Result<(), Error> {
         // Without a carrier the kernel makes no IPv6 routes.
-        let is_running = |link: &&Link| {
-            let status = observed.link_status.get(&link.index);
-            link.up == Some(true) && status.is_none_or(|status| status.running)
-        };
-        let running = observed.links.iter().filter(is_running);
-        let running: BTreeSet<Dev> = running.map(|link| Dev::index(link.index)).collect();
-        let is_expected = |address: &Address| {
-            running.contains(&address.dev) && address.duplicates == DuplicateDetection::Passed
-        };
+        let running: BTreeSet<Dev> = observed
+            .links
+            .iter()
+            .filter(|link| {
+                let status = observed.link_status.get(&link.index);
+                link.up == Some(true) && status.is_none_or(|status| status.running)
+            })
+            .map(|link| Dev::index(link.index))
+            .collect();
         let scope = ReadScope::default().with_kinds(Kinds::NONE.with(Kind::Route));
         let kernels = scope.clone().with_protocol(KERNEL);
         let there = self.address_routes(&kernels)?;
-        let addresses = &mut observed.addresses;
-        let mut lost: Vec<&mut Address> = addresses
+        let mut lost: Vec<&mut Address> = observed
+            .addresses
             .iter_mut()
-            .filter(|address| is_expected(address) && there.lost(address) != LostRoutes::None)
+            .filter(|it| running.contains(&it.dev) && it.duplicates == DuplicateDetection::Passed)
+            .filter(|address| there.lost(address) != LostRoutes::None)
             .collect();
         if lost.is_empty() {
             return Ok(());

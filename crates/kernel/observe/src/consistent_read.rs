@@ -91,13 +91,8 @@ fn sort<T: ObjectKind + PartialEq>(rows: &mut Vec<T>) -> bool {
 fn remove_repeated<T: ObjectKind + PartialEq>(rows: &mut Vec<T>) -> bool {
     let mut keys = rows.iter().map(ObjectKind::key);
     let mut last = keys.next();
-    let is_same = |key: T::Key| {
-        let same = last.as_ref() == Some(&key);
-        last = Some(key);
-        same
-    };
     // Usually no two rows have the same key, and nothing is moved.
-    if !keys.any(is_same) {
+    if !keys.any(|key| last.replace(key) == last) {
         return false;
     }
     let before = rows.len();

@@ -229,7 +229,7 @@ impl<'a> DumpGuard<'a> {
     /// or the end.
     fn check_border(&mut self, last: Option<RowPosition>, first: Option<RowPosition>) {
         let passed = &self.passed;
-        let between = |position: &RowPosition| match (last, first) {
+        self.disturbed |= self.recent.iter().flatten().any(|position| match (last, first) {
             (Some(last), _) if position.table != last.table && passed.contains(&position.table) => {
                 false
             }
@@ -242,7 +242,6 @@ impl<'a> DumpGuard<'a> {
                         position.table != first.table || position.dst <= first.dst
                     })
             }
-        };
-        self.disturbed |= self.recent.iter().flatten().any(between);
+        });
     }
 }

@@ -44,12 +44,12 @@ impl Observer {
     ///
     /// As [`open`](Self::open).
     pub fn open_lazily(namespace: &Namespace) -> Result<Observer, Error> {
-        let namespace = namespace.pinned()?;
+        let pinned = namespace.pinned()?;
         Ok(Observer {
-            socket: Socket::open(&namespace)?,
-            listener: ChangeListener::new(namespace.clone()),
-            alternate_sockets: AlternateSockets::new(namespace.clone()),
-            namespace,
+            socket: Socket::open(&pinned)?,
+            listener: ChangeListener::new(pinned.clone()),
+            alternate_sockets: AlternateSockets::new(pinned.clone()),
+            namespace: pinned,
         })
     }
 

@@ -47,8 +47,7 @@ impl Observer {
     pub fn snapshot(&mut self, scope: &ReadScope) -> Result<Snapshot, Error> {
         let (mut links, incomplete) = self.links()?;
         link::name_peers(&mut links);
-        let status = |link: &DecodedLink| (link.link.index, link.status);
-        let link_status = links.iter().map(status).collect();
+        let link_status = links.iter().map(|link| (link.link.index, link.status)).collect();
         let mut links: Vec<Link> = links.into_iter().map(|decoded| decoded.link).collect();
         links.sort_by_key(|link| link.name);
         let mut snapshot = self.snapshot_beside(scope, &links)?;

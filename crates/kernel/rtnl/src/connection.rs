@@ -1,10 +1,11 @@
 //! The sockets in a namespace, kept from pass to pass while subscribed.
 
-use trueup_net::{Desired, Kind, Kinds, Routes};
+use trueup_net::{Desired, Kind, Kinds, ObjectKind as _, Routes, each_kind};
 use trueup_netlink::{Markers, Namespace, markers};
 use trueup_observe::Observer;
 
 use crate::Error;
+use crate::ownership::record_key::SourceKind as _;
 
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -42,10 +43,12 @@ impl Connection {
     /// Finds out what this kernel stores a protocol on. It is asked once, and only about what
     /// matters to one of the kinds.
     pub(crate) fn markers(&mut self, kinds: Kinds) -> Result<Option<Markers>, Error> {
+        let mut asked = Kinds::NONE;
+        each_kind!(K => if K::MARKER_IS_ASKED && kinds.contains(K::KIND) {
+            asked = asked.with(K::KIND);
+        });
         // With a link go addresses, and with these neighbours: not all of them are foreign.
-        let has_addresses = kinds.contains(Kind::Link) || kinds.contains(Kind::Address);
-        let mut asked = kinds.without(Kind::Link).without(Kind::Route).without(Kind::Nexthop);
-        if has_addresses {
+        if kinds.contains(Kind::Link) || kinds.contains(Kind::Address) {
             asked = asked.with(Kind::Address).with(Kind::Neighbour);
         }
         if asked == Kinds::NONE {

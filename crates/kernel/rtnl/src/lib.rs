@@ -18,13 +18,13 @@ mod status;
 mod why;
 
 pub use error::{Error, ErrorKind};
-pub use options::{AllowDeletes, Options};
+pub use options::Options;
 pub use ownership::{ledger_scope, ledger_scope_of};
 pub use pass::Planned;
 pub use report::{OwnershipRule, Report};
 pub use round::OpOutcome;
 pub use source::Rtnl;
-pub use why::{Entry, Explained, Explanation, Nothing, Origin, Query, Step, Whose};
+pub use why::{Entry, Explained, Explanation, Origin, Query, Step, Whose};
 
 pub use trueup_apply::{Failure, Outcome, Pending, Wait};
 pub use trueup_net::{DEFAULT_PROTOCOL, MaxDeletes, OnConflict, Ownership};

@@ -26,34 +26,21 @@ pub struct Options {
     domain: Arc<Domain>,
     strict: bool,
     max_deletes: Option<MaxDeletes>,
-    allow_deletes: Option<AllowDeletes>,
+    allow_deletes: Option<Allowance>,
 }
 
-/// Releases the deletes that [`MaxDeletes`] holds in a loop that is running: a clone goes into the
-/// [options](Options::with_allow_deletes), and the other one is kept.
-#[derive(Clone, Debug, Default)]
-pub struct AllowDeletes(Arc<AtomicBool>);
+/// Tells the next pass over everything that it may delete what it would hold. Two are equal if they
+/// are one.
+#[derive(Clone, Debug)]
+struct Allowance(Arc<AtomicBool>);
 
-impl AllowDeletes {
-    /// Lets the next pass over everything delete what it would hold. A pass that is cut short
-    /// leaves the rest held.
-    pub fn once(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn take(&self) -> bool {
-        self.0.swap(false, Ordering::Relaxed)
-    }
-}
-
-/// Two are equal if one releases what the other does.
-impl PartialEq for AllowDeletes {
-    fn eq(&self, other: &AllowDeletes) -> bool {
+impl PartialEq for Allowance {
+    fn eq(&self, other: &Allowance) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl Eq for AllowDeletes {}
+impl Eq for Allowance {}
 
 impl Options {
     /// With another marker than [`DEFAULT_PROTOCOL`]: the protocol number that our objects bear
@@ -147,17 +134,19 @@ impl Options {
     }
 
     /// Holds all deletes of a kind if more of its objects than this are no longer desired, until
-    /// they are few enough or [allowed](AllowDeletes::once). All else goes on. No limit by default.
+    /// they are few enough or [allowed](Self::with_allow_deletes). All else goes on. No limit by default.
     /// Recreated objects do not count.
     #[must_use]
     pub fn with_max_deletes(self, max_deletes: impl Into<Option<MaxDeletes>>) -> Options {
         Options { max_deletes: max_deletes.into(), ..self }
     }
 
-    /// What releases held deletes in a running loop.
+    /// Sets what releases held deletes in a running loop: once it is true, the next pass over
+    /// everything deletes what it would hold, and makes it false again. A pass that is cut short
+    /// leaves the rest held.
     #[must_use]
-    pub fn with_allow_deletes(self, allow_deletes: AllowDeletes) -> Options {
-        Options { allow_deletes: Some(allow_deletes), ..self }
+    pub fn with_allow_deletes(self, allow_deletes: Arc<AtomicBool>) -> Options {
+        Options { allow_deletes: Some(Allowance(allow_deletes)), ..self }
     }
 
     /// The marker.
@@ -209,7 +198,7 @@ impl Options {
 
     /// Returns true if the caller has allowed the deletes of the pass that asks.
     pub(crate) fn take_allowance(&self) -> bool {
-        self.allow_deletes.as_ref().is_some_and(AllowDeletes::take)
+        self.allow_deletes.as_ref().is_some_and(|it| it.0.swap(false, Ordering::Relaxed))
     }
 
     /// Returns true if one missing device is an error of the whole desired state.

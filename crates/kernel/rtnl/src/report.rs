@@ -149,8 +149,8 @@ impl trueup_reconcile::Report for Report {
     fn outcomes(&self, tell: &mut dyn FnMut(ReportedOp<'_>)) {
         for done in self.ops() {
             let outcome = done.outcome.classified(|failure| failure.class);
-            let key = || OpKey(done.object_id());
-            tell(ReportedOp::new(done.op.object.kind().name(), outcome, &key));
+            let kind = done.op.object.kind().name();
+            tell(ReportedOp::new(kind, outcome, &|| OpKey(done.object_id())));
         }
     }
 

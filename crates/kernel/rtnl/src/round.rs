@@ -278,7 +278,9 @@ mod tests {
         );
         let failure = stored_otherwise(&plan.ops[0].object, None, &Devices::default());
         let refused = Outcome::Failed(Box::new(failure));
-        let needs = |at| Outcome::Pending(Wait::Needs(at).into());
+        fn needs(at: usize) -> Outcome {
+            Outcome::Pending(Wait::Needs(at).into())
+        }
         let left = [1, 3, 4].map(|at: usize| object_id(&plan.ops[at].object, &plan.devices));
         let before = plan.ops.clone();
         let mut outcomes = Outcomes::default();

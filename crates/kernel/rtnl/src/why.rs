@@ -157,29 +157,21 @@ pub enum Step {
     Conflict(Box<Conflict>),
     /// Record what is there as ours, and leave it as it is.
     Adopt,
-    /// Leave it as it is.
-    Nothing(Nothing),
-}
-
-/// Why a pass would leave an object as it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Nothing {
-    /// Objects of this kind are not managed.
+    /// Leave it as it is: objects of this kind are not managed.
     Unmanaged,
-    /// It is ours, and as desired.
+    /// Leave it as it is: it is ours, and as desired.
     AsDesired,
-    /// A foreign object is as desired.
+    /// Leave it as it is: a foreign object is as desired.
     SatisfiedByForeign,
-    /// It is not ours, and not desired.
+    /// Leave it as it is: it is not ours, and not desired.
     Foreign,
-    /// It is neither there nor desired.
+    /// Nothing: it is neither there nor desired.
     Absent,
-    /// It comes or goes along with a link that the pass makes or deletes.
+    /// Nothing: it comes or goes along with a link that the pass makes or deletes.
     Along,
-    /// It is the other end of a pair of which one end is desired.
+    /// Nothing: it is the other end of a pair of which one end is desired.
     OtherEnd,
-    /// Objects of this kind could not be read whole, so that nothing is deleted.
+    /// Nothing: objects of this kind could not be read whole, so that nothing is deleted.
     Unread,
 }
 

@@ -126,7 +126,6 @@ fn step_words(step: &Step, context: &WhyContext<'_>, devices: &Devices) -> Strin
             format!("conflict: {}; it stays, as it is not ours", conflict.foreign_text(devices))
         }
         Step::Adopt => "it is adopted: ours from then on, and left as it is".to_owned(),
-        Step::Nothing(nothing) => format!("nothing: {}", nothing_words(*nothing, context.kind)),
-        _ => String::new(),
+        nothing => format!("nothing: {}", nothing_words(nothing, context.kind)),
     }
 }

@@ -11,7 +11,7 @@ use trueup_net::{
 use trueup_reconcile::{Claim, Ledger, LedgerError};
 
 use super::record::{Former, Record, Records, agrees, encode, entry, is_as_before};
-use super::record_key::{Location, RecordKey, Recorded as _, link_names, name_of};
+use super::record_key::{Location, RecordKey, SourceKind as _, link_names, name_of};
 
 /// The records of a ledger, and the intents that are open.
 #[derive(Clone, Debug, Default)]
@@ -368,9 +368,9 @@ impl ObservedRecords {
         };
         each_kind!(K => if kinds.contains(K::KIND) && !K::MARKER_IS_SURE {
             for object in OfKind::<K>::of_kind(observed).iter().filter(|it| !it.is_transient()) {
-                let key = object.key_of_record(&|dev| name_of(dev, &records.names));
+                let key = object.record_key(&|dev| name_of(dev, &records.names));
                 // There can be a million, of which few have a record.
-                if let Some(key) = key.filter(&has) {
+                if let Some(key) = key.map(Into::into).filter(&has) {
                     records.objects.entry(key).or_default().push(object.clone().into());
                 }
             }

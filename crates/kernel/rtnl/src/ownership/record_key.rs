@@ -37,13 +37,12 @@ pub(crate) fn name_of(dev: Dev, names: &BTreeMap<u32, IfName>) -> Option<IfName>
 /// What the source knows of a kind beside what the diff does.
 pub(crate) trait SourceKind: ObjectKind {
     /// How the ledger names an object.
-    type RecordKey;
+    type RecordKey: Into<RecordKey>;
+    /// Not every kernel that has the kind stores a protocol on its objects, so that it is asked.
+    const MARKER_IS_ASKED: bool;
 
     /// The name of the object in the ledger. `None` if the name of its device is not known.
     fn record_key(&self, name: &dyn Fn(Dev) -> Option<IfName>) -> Option<Self::RecordKey>;
-
-    /// Where the object is.
-    fn location(&self, name: &dyn Fn(Dev) -> Option<IfName>) -> Location;
 
     /// Where the object of a key is.
     fn location_of(key: &Self::RecordKey) -> Location;
@@ -130,37 +129,30 @@ macro_rules! record_key {
             }
         }
 
-        $(impl Recorded for trueup_net::$kind {
-            fn key_of_record(&self, name: &dyn Fn(Dev) -> Option<IfName>) -> Option<RecordKey> {
-                self.record_key(name).map(RecordKey::$kind)
+        $(impl From<<trueup_net::$kind as SourceKind>::RecordKey> for RecordKey {
+            fn from(key: <trueup_net::$kind as SourceKind>::RecordKey) -> RecordKey {
+                RecordKey::$kind(key)
             }
         })*
     };
 }
 
-/// An object that can have a record.
-pub(crate) trait Recorded {
-    /// The key of the object on devices of these names.
-    fn key_of_record(&self, name: &dyn Fn(Dev) -> Option<IfName>) -> Option<RecordKey>;
-}
-
 kinds!([record_key]);
 
-/// Where an object is, on devices of these names.
+/// Where an object is, on devices of these names. One without a name is to be created.
 pub(crate) fn location(object: &Object, name: impl Fn(Dev) -> Option<IfName>) -> Location {
-    with_object!(object, object => object.location(&name))
+    with_object!(object, object: K => {
+        object.record_key(&name).map_or(Location::Device(None), |key| K::location_of(&key))
+    })
 }
 
 impl SourceKind for Link {
     type RecordKey = LinkRecordKey;
+    const MARKER_IS_ASKED: bool = false;
 
     fn record_key(&self, _name: &dyn Fn(Dev) -> Option<IfName>) -> Option<LinkRecordKey> {
         let Link { name, index, .. } = *self;
         Some(LinkRecordKey { name, index })
-    }
-
-    fn location(&self, _name: &dyn Fn(Dev) -> Option<IfName>) -> Location {
-        Location::Link
     }
 
     fn location_of(_key: &LinkRecordKey) -> Location {
@@ -182,14 +174,11 @@ impl SourceKind for Link {
 
 impl SourceKind for Address {
     type RecordKey = OnInterface<AddressKey>;
+    const MARKER_IS_ASKED: bool = true;
 
     fn record_key(&self, name: &dyn Fn(Dev) -> Option<IfName>) -> Option<OnInterface<AddressKey>> {
         let (name, key) = (name(self.dev)?, self.key());
         Some(OnInterface { name, key })
-    }
-
-    fn location(&self, name: &dyn Fn(Dev) -> Option<IfName>) -> Location {
-        Location::Device(name(self.dev))
     }
 
     fn location_of(key: &OnInterface<AddressKey>) -> Location {
@@ -211,6 +200,7 @@ impl SourceKind for Address {
 
 impl SourceKind for Neighbour {
     type RecordKey = OnInterface<NeighbourKey>;
+    const MARKER_IS_ASKED: bool = true;
 
     fn record_key(
         &self,
@@ -218,10 +208,6 @@ impl SourceKind for Neighbour {
     ) -> Option<OnInterface<NeighbourKey>> {
         let (name, key) = (name(self.dev)?, self.key());
         Some(OnInterface { name, key })
-    }
-
-    fn location(&self, name: &dyn Fn(Dev) -> Option<IfName>) -> Location {
-        Location::Device(name(self.dev))
     }
 
     fn location_of(key: &OnInterface<NeighbourKey>) -> Location {
@@ -239,13 +225,10 @@ impl SourceKind for Neighbour {
 
 impl SourceKind for Nexthop {
     type RecordKey = u32;
+    const MARKER_IS_ASKED: bool = false;
 
     fn record_key(&self, _name: &dyn Fn(Dev) -> Option<IfName>) -> Option<u32> {
         Some(self.id)
-    }
-
-    fn location(&self, _name: &dyn Fn(Dev) -> Option<IfName>) -> Location {
-        Location::Nexthops
     }
 
     fn location_of(_key: &u32) -> Location {
@@ -263,13 +246,10 @@ impl SourceKind for Nexthop {
 
 impl SourceKind for Route {
     type RecordKey = RouteKey;
+    const MARKER_IS_ASKED: bool = false;
 
     fn record_key(&self, _name: &dyn Fn(Dev) -> Option<IfName>) -> Option<RouteKey> {
         Some(self.key())
-    }
-
-    fn location(&self, _name: &dyn Fn(Dev) -> Option<IfName>) -> Location {
-        Location::Route(self.key())
     }
 
     fn location_of(key: &RouteKey) -> Location {
@@ -283,13 +263,10 @@ impl SourceKind for Route {
 
 impl SourceKind for Rule {
     type RecordKey = Box<Rule>;
+    const MARKER_IS_ASKED: bool = true;
 
     fn record_key(&self, _name: &dyn Fn(Dev) -> Option<IfName>) -> Option<Box<Rule>> {
         Some(Box::new(self.key()))
-    }
-
-    fn location(&self, _name: &dyn Fn(Dev) -> Option<IfName>) -> Location {
-        Location::Rules(self.family)
     }
 
     fn location_of(key: &Box<Rule>) -> Location {

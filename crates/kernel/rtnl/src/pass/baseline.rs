@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use trueup_net::internal::{RouteDependencies, Tracker};
 use trueup_net::{
-    Desired, Dev, Devices, IfName, Kind, Kinds, Link, NextHops, NexthopMode, Object,
-    ObjectKind as _, Observed, Route, RouteKey, Routes,
+    Address, Desired, Dev, Devices, IfName, Kind, Kinds, Link, Neighbour, NextHops, Nexthop,
+    NexthopMode, Object, ObjectKind as _, Observed, Route, RouteKey, Routes, Rule, each_kind,
 };
 use trueup_observe::{DirtySet, WatchScope};
 use trueup_reconcile::OpKey;
@@ -130,7 +130,7 @@ impl Baseline {
                 baseline.foreign.add(route.key());
             }
         }
-        baseline.note_satisfied_by_foreign(pass, observed);
+        each_kind!(K => K::note_foreign(&mut baseline, pass.desired, observed, pass.policy.marker));
         let dependencies = &mut baseline.dependencies;
         for nexthop in &observed.nexthops {
             dependencies.nexthops.insert(nexthop.id);
@@ -241,7 +241,8 @@ impl Baseline {
                 // Whether it is still there has to be read.
                 (Location::Route(key), _) if history.is_in_conflict(key::route(&key).0) => false,
                 (Location::Route(key), Some(tracker)) => tracker.wake(&key),
-                _ => false,
+                (Location::Route(_), None)
+                | (Location::Link | Location::Device(_) | Location::Rules(_), _) => false,
             };
             if !is_tracked {
                 news.is_read_needed = true;
@@ -288,40 +289,6 @@ impl Baseline {
         self.tracker = is_known.then_some(tracker);
     }
 
-    /// Notes the kinds of foreign objects that satisfy a desired one: their end matters to us.
-    fn note_satisfied_by_foreign(&mut self, pass: &Pass<'_>, observed: &Observed) {
-        let (desired, marker) = (pass.desired, pass.policy.marker);
-        let rules: BTreeSet<_> = observed
-            .rules
-            .iter()
-            .filter(|rule| rule.protocol != marker)
-            .map(|rule| (rule.family, rule.priority))
-            .collect();
-        let mut of_rules = desired.rules.iter().flatten();
-        if !rules.is_empty() && of_rules.any(|rule| rules.contains(&(rule.family, rule.priority))) {
-            self.unmarked = self.unmarked.with(Kind::Rule);
-        }
-        let neighbours: BTreeSet<_> = observed
-            .neighbours
-            .iter()
-            .filter(|neighbour| neighbour.protocol != marker)
-            .map(|neighbour| neighbour.dst)
-            .collect();
-        let mut of_neighbours = desired.neighbours.iter().flatten();
-        if !neighbours.is_empty()
-            && of_neighbours.any(|neighbour| neighbours.contains(&neighbour.dst))
-        {
-            self.unmarked = self.unmarked.with(Kind::Neighbour);
-        }
-        // Of foreign routes those alone were read that may be on our keys.
-        for route in observed.all_routes() {
-            if route.protocol != marker {
-                self.unmarked = self.unmarked.with(Kind::Route);
-                self.foreign.add(route.key());
-            }
-        }
-    }
-
     /// Returns what the subscription is to report until the next pass, if that one was quiet.
     pub(super) fn watch_scope(&self, pass: &Pass<'_>) -> WatchScope {
         let mut scope = WatchScope::new(pass.desired.managed(), pass.policy.marker);
@@ -351,6 +318,56 @@ impl Baseline {
     /// The interfaces that matter, by index.
     fn relevant_names(&self) -> impl Iterator<Item = (&u32, &IfName)> {
         self.names.iter().filter(|(_, name)| self.relevant.contains(*name))
+    }
+}
+
+/// A kind, of which foreign objects may satisfy desired ones: their end matters to us.
+trait SatisfiedByForeign {
+    /// Notes that there are such objects; those of a kind that is always watched need no note.
+    fn note_foreign(baseline: &mut Baseline, desired: &Desired, observed: &Observed, marker: u8);
+}
+
+impl SatisfiedByForeign for Link {
+    fn note_foreign(_: &mut Baseline, _: &Desired, _: &Observed, _: u8) {}
+}
+
+impl SatisfiedByForeign for Address {
+    fn note_foreign(_: &mut Baseline, _: &Desired, _: &Observed, _: u8) {}
+}
+
+impl SatisfiedByForeign for Nexthop {
+    fn note_foreign(_: &mut Baseline, _: &Desired, _: &Observed, _: u8) {}
+}
+
+impl SatisfiedByForeign for Rule {
+    fn note_foreign(baseline: &mut Baseline, desired: &Desired, observed: &Observed, marker: u8) {
+        let foreign = observed.rules.iter().filter(|rule| rule.protocol != marker);
+        let there: BTreeSet<_> = foreign.map(|rule| (rule.family, rule.priority)).collect();
+        let mut rules = desired.rules.iter().flatten();
+        if !there.is_empty() && rules.any(|rule| there.contains(&(rule.family, rule.priority))) {
+            baseline.unmarked = baseline.unmarked.with(Kind::Rule);
+        }
+    }
+}
+
+impl SatisfiedByForeign for Neighbour {
+    fn note_foreign(baseline: &mut Baseline, desired: &Desired, observed: &Observed, marker: u8) {
+        let foreign = observed.neighbours.iter().filter(|it| it.protocol != marker);
+        let there: BTreeSet<_> = foreign.map(|neighbour| neighbour.dst).collect();
+        let mut neighbours = desired.neighbours.iter().flatten();
+        if !there.is_empty() && neighbours.any(|neighbour| there.contains(&neighbour.dst)) {
+            baseline.unmarked = baseline.unmarked.with(Kind::Neighbour);
+        }
+    }
+}
+
+impl SatisfiedByForeign for Route {
+    /// Of foreign routes those alone were read that may be on our keys.
+    fn note_foreign(baseline: &mut Baseline, _: &Desired, observed: &Observed, marker: u8) {
+        for route in observed.all_routes().filter(|route| route.protocol != marker) {
+            baseline.unmarked = baseline.unmarked.with(Kind::Route);
+            baseline.foreign.add(route.key());
+        }
     }
 }
 

@@ -222,16 +222,17 @@ mod tests {
     /// Every combination of facts, with the mode that is decided for it.
     fn all() -> impl Iterator<Item = (Facts, Mode)> {
         (0_u16..1 << 8).map(|bits| {
-            let has = |bit: u16| bits & 1 << bit != 0;
+            let [first, second, third, fourth, fifth, sixth, seventh, eighth] =
+                std::array::from_fn(|bit| bits & 1 << bit != 0);
             let facts = Facts {
-                is_part_known: has(0),
-                are_nexthops_due: has(1),
-                are_routes_assigned: has(2),
-                are_routes_due: has(3),
-                are_routes_tracked: has(4),
-                are_routes_alone: has(5),
-                uses_nexthops: has(6),
-                is_subscribed: has(7),
+                is_part_known: first,
+                are_nexthops_due: second,
+                are_routes_assigned: third,
+                are_routes_due: fourth,
+                are_routes_tracked: fifth,
+                are_routes_alone: sixth,
+                uses_nexthops: seventh,
+                is_subscribed: eighth,
             };
             (facts, Mode::decide(facts, part(), routes()))
         })

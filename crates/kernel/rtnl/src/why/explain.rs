@@ -9,7 +9,7 @@ use trueup_net::{
 };
 use trueup_observe::{Observer, ReadScope, Snapshot};
 
-use super::{Entry, Explained, Explanation, Nothing, Origin, Query, Step, Whose};
+use super::{Entry, Explained, Explanation, Origin, Query, Step, Whose};
 use crate::Error;
 use crate::ownership::ledger_view::LedgerView;
 use crate::ownership::record_key::RecordKey;
@@ -29,7 +29,7 @@ pub(crate) fn explain(pass: Pass<'_>, next: PassPlan, query: &Query) -> Result<E
         indexes: rows.links.iter().map(|link| (link.name, link.index)).collect(),
         found: BTreeMap::new(),
     };
-    let name = |dev: Dev| devices.name(dev).copied();
+    let name = |dev| devices.name(dev).copied();
     for object in objects(&rows).into_iter().filter(|object| query.is_about(object, name)) {
         let whose =
             whose(&object, &rows.links, &owned, &policy, |object| recorded_on(&view, object, name));
@@ -95,12 +95,11 @@ pub(crate) fn explain(pass: Pass<'_>, next: PassPlan, query: &Query) -> Result<E
     let mut objects: Vec<Explained> = case.found.into_values().collect();
     for explained in &mut objects {
         if explained.next.is_empty() {
-            let nothing = if is_managed {
+            explained.next.push(if is_managed {
                 nothing(explained, complete, &deleted, &rows)
             } else {
-                Nothing::Unmanaged
-            };
-            explained.next.push(Step::Nothing(nothing));
+                Step::Unmanaged
+            });
         }
     }
     Ok(Explanation { objects, devices, doubts })
@@ -112,7 +111,7 @@ fn nothing(
     complete: bool,
     deleted: &BTreeSet<u32>,
     rows: &Observed,
-) -> Nothing {
+) -> Step {
     let there = explained.present.iter();
     if let Some((_, desired)) = &explained.desired {
         let serving = there
@@ -124,17 +123,17 @@ fn nothing(
         };
         return match serving {
             // A link that must exist is not created.
-            Some((_, whose)) if whose.is_ours() || !creatable => Nothing::AsDesired,
-            Some(_) => Nothing::SatisfiedByForeign,
-            None if explained.present.is_empty() => Nothing::Along,
-            None => Nothing::Unread,
+            Some((_, whose)) if whose.is_ours() || !creatable => Step::AsDesired,
+            Some(_) => Step::SatisfiedByForeign,
+            None if explained.present.is_empty() => Step::Along,
+            None => Step::Unread,
         };
     }
     let Some((ours, _)) = there.clone().find(|(_, whose)| whose.is_ours()) else {
-        return if explained.present.is_empty() { Nothing::Absent } else { Nothing::Foreign };
+        return if explained.present.is_empty() { Step::Absent } else { Step::Foreign };
     };
     if !complete {
-        return Nothing::Unread;
+        return Step::Unread;
     }
     match ours {
         Object::Link(link) => {
@@ -144,12 +143,12 @@ fn nothing(
             };
             let other = rows.links.iter().find(|link| Some(link.name) == other);
             if other.is_some_and(|other| deleted.contains(&other.index)) {
-                Nothing::Along
+                Step::Along
             } else {
-                Nothing::OtherEnd
+                Step::OtherEnd
             }
         }
-        _ => Nothing::Along,
+        _ => Step::Along,
     }
 }
 
@@ -320,7 +319,7 @@ mod tests {
         let explained = why(&kernel, &ledger, &address()).objects.remove(0);
         assert_eq!(explained.present[0].1, Whose::Recorded);
         assert_eq!(explained.entry.unwrap().origin, Origin::MadeOrAdopted);
-        assert_eq!(explained.next, [Step::Nothing(Nothing::Unmanaged)]);
+        assert_eq!(explained.next, [Step::Unmanaged]);
         let forgotten = MemoryLedger::default();
         let explained = why(&kernel, &forgotten, &address()).objects.remove(0);
         assert_eq!(explained.present[0].1, Whose::Unmarked);

@@ -1,11 +1,13 @@
 //! A list that is short by mistake, in a loop that is running.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use trueup_loop::{Config, Loop};
 use trueup_net::{Desired, MaxDeletes, NextHops, Prefix, Route, RouteType};
 use trueup_reconcile::Report as _;
-use trueup_rtnl::{AllowDeletes, MemoryLedger, Namespace, Options, Rtnl};
+use trueup_rtnl::{MemoryLedger, Namespace, Options, Rtnl};
 use trueup_testkit::{ip, uplinks};
 
 const LONG: Duration = Duration::from_secs(60);
@@ -26,10 +28,10 @@ fn ours() -> usize {
 pub(crate) fn deletes_beyond_a_share_are_held_until_they_are_allowed_once() {
     uplinks(1);
     let here = Namespace::current().open().unwrap();
-    let allow = AllowDeletes::default();
+    let allow = Arc::new(AtomicBool::new(false));
     let options = Options::default()
         .with_max_deletes(MaxDeletes::Percent(50))
-        .with_allow_deletes(allow.clone());
+        .with_allow_deletes(Arc::clone(&allow));
     let config = Config::default().with_interval(Duration::from_secs(3600));
     let ledger = MemoryLedger::default();
     let it = Loop::new(Rtnl::new(), here, routes(40), ledger, options, config);
@@ -50,7 +52,7 @@ pub(crate) fn deletes_beyond_a_share_are_held_until_they_are_allowed_once() {
         assert_eq!(ours(), 20);
     }
     assert!(handle.exceptions().len() >= 11);
-    allow.once();
+    allow.store(true, Ordering::Relaxed);
     assert!(handle.force(LONG).unwrap().converged());
     assert_eq!((ours(), handle.exceptions().len()), (9, 0));
     // Only once; and of nine no share is limited.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use trueup::net::render::OpRecord;
 use trueup::net::{Devices, Kind, Object};
-use trueup::rtnl::{Explained, Explanation, Nothing, Origin, Step, Whose};
+use trueup::rtnl::{Explained, Explanation, Origin, Step, Whose};
 
 use super::WhyContext;
 use super::words::{protocol_name, protocol_of, title};
@@ -127,10 +127,9 @@ impl Record {
                 StepRecord::Other { op: "conflict", reason: spec(&conflict.foreign) }
             }
             Step::Adopt => StepRecord::Other { op: "adopt", reason: "as declared".to_owned() },
-            Step::Nothing(nothing) => {
-                StepRecord::Other { op: "nothing", reason: nothing_word(*nothing).to_owned() }
+            nothing => {
+                StepRecord::Other { op: "nothing", reason: nothing_word(nothing).to_owned() }
             }
-            _ => StepRecord::Other { op: "unknown", reason: String::new() },
         });
         Record {
             kind: context.kind,
@@ -157,15 +156,15 @@ fn proof_word(whose: Whose) -> &'static str {
     }
 }
 
-fn nothing_word(nothing: Nothing) -> &'static str {
+fn nothing_word(nothing: &Step) -> &'static str {
     match nothing {
-        Nothing::Unmanaged => "unmanaged",
-        Nothing::AsDesired => "as_declared",
-        Nothing::SatisfiedByForeign => "satisfied_by_foreign",
-        Nothing::Foreign => "foreign",
-        Nothing::Absent => "absent",
-        Nothing::Along => "along",
-        Nothing::OtherEnd => "other_end",
+        Step::Unmanaged => "unmanaged",
+        Step::AsDesired => "as_declared",
+        Step::SatisfiedByForeign => "satisfied_by_foreign",
+        Step::Foreign => "foreign",
+        Step::Absent => "absent",
+        Step::Along => "along",
+        Step::OtherEnd => "other_end",
         _ => "unread",
     }
 }

@@ -1,23 +1,21 @@
 //! Owners, origins, protocols and keys in words.
 
 use trueup::net::{Dev, Devices, IfName, Kind, Object, ObjectKey, ObjectKind as _, with_object};
-use trueup::rtnl::{Entry, Explained, Nothing, Origin, Whose};
+use trueup::rtnl::{Entry, Explained, Origin, Step, Whose};
 
 use super::WhyContext;
 use crate::output::clean;
 
-pub(super) fn nothing_words(nothing: Nothing, kind: Kind) -> String {
+pub(super) fn nothing_words(nothing: &Step, kind: Kind) -> String {
     match nothing {
-        Nothing::Unmanaged => format!("the file has no {kind} section, so they are not managed"),
-        Nothing::AsDesired => "it is as declared".to_owned(),
-        Nothing::SatisfiedByForeign => {
-            "it is as declared: satisfied by a foreign object".to_owned()
-        }
-        Nothing::Foreign => "it is not ours, and not declared".to_owned(),
-        Nothing::Absent => "it is not there, and not declared".to_owned(),
-        Nothing::Along => "it comes or goes along with a link".to_owned(),
-        Nothing::OtherEnd => "it is the other end of a declared pair".to_owned(),
-        Nothing::Unread => format!("objects of kind {kind} could not be read whole"),
+        Step::Unmanaged => format!("the file has no {kind} section, so they are not managed"),
+        Step::AsDesired => "it is as declared".to_owned(),
+        Step::SatisfiedByForeign => "it is as declared: satisfied by a foreign object".to_owned(),
+        Step::Foreign => "it is not ours, and not declared".to_owned(),
+        Step::Absent => "it is not there, and not declared".to_owned(),
+        Step::Along => "it comes or goes along with a link".to_owned(),
+        Step::OtherEnd => "it is the other end of a declared pair".to_owned(),
+        Step::Unread => format!("objects of kind {kind} could not be read whole"),
         _ => String::new(),
     }
 }

@@ -62,9 +62,9 @@ impl Watched for Address {
             return vec![Instruction::pass()];
         }
         let none = BTreeSet::new();
-        let devices = |is_watched, devices| if is_watched { devices } else { Some(&none) };
-        let own = devices(watches_addresses, scope.devices.as_ref());
-        let of_routes = devices(scope.includes_routes(), scope.route_devices.as_ref());
+        let own = if watches_addresses { scope.devices.as_ref() } else { Some(&none) };
+        let of_routes =
+            if scope.includes_routes() { scope.route_devices.as_ref() } else { Some(&none) };
         match (own, of_routes) {
             (Some(own), Some(of_routes)) if watches_addresses => {
                 let mut block = with_protocol(ATTRIBUTES, IFA_PROTO, scope.protocol);

@@ -44,16 +44,14 @@ impl Watched for Route {
         let is_new = event.header.kind == Route::NEW;
         let is_ours = route.protocol == scope.protocol;
         let shares_key = is_new && !is_alone(event);
-        let is_named = || {
-            let keys = scope.foreign_routes.as_ref();
-            keys.is_none_or(|keys| keys.contains(&route.key()))
-        };
         let leads_to_gateway = scope.leads_to_gateway(&route);
         if leads_to_gateway {
             dirty.routes.insert(route.family());
         }
-        let is_relevant =
-            is_ours || shares_key || scope.includes_foreign(Kind::Route) && is_named();
+        let is_relevant = is_ours
+            || shares_key
+            || scope.includes_foreign(Kind::Route)
+                && scope.foreign_routes.as_ref().is_none_or(|keys| keys.contains(&route.key()));
         if is_relevant {
             match (is_new, is_ours) {
                 (true, true) => drop(dirty.tables.insert((route.family(), route.table))),
