@@ -26,13 +26,13 @@ pub(crate) fn read(
 ) -> Result<file::File> {
     let tables = TableNames::system()?;
     if is_stdin(path) {
-        return Ok(file::File::read_from_with(name, io::stdin(), &tables, own)?);
+        return Ok(file::File::read_from(name, io::stdin(), &tables, own)?);
     }
     let opened = open(path, writers).map_err(|error| match error.is_refused() {
         true => file::Error::at(name, None, refusal(&error)),
         false => file::Error::unopened(name, &error),
     })?;
-    Ok(file::File::read_from_with(name, opened, &tables, own)?)
+    Ok(file::File::read_from(name, opened, &tables, own)?)
 }
 
 /// Returns why a file is refused whose content another user could decide.

@@ -21,7 +21,6 @@ mod settings;
 mod suggest;
 mod sysctl;
 mod tables;
-mod text;
 mod toml;
 mod value;
 mod world;

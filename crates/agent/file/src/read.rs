@@ -31,28 +31,16 @@ impl File {
     pub fn read(path: &Path, tables: &TableNames) -> std::result::Result<File, Error> {
         let name = path.display().to_string();
         let file = trueup_path::open_any(path).map_err(|error| Error::unopened(&name, &error))?;
-        File::read_from(&name, file, tables)
+        File::read_from(&name, file, tables, &[])
     }
 
-    /// Reads a text to its end, at most 1 GiB. Errors call it `name`.
+    /// Reads a text to its end, at most 1 GiB. Errors call it `name`. Another crate reads the
+    /// sections in `own`: see [`File::parse_with`].
     ///
     /// # Errors
     ///
     /// When the text cannot be read, is longer, or is no desired state.
     pub fn read_from(
-        name: &str,
-        text: impl io::Read,
-        tables: &TableNames,
-    ) -> std::result::Result<File, Error> {
-        File::read_from_with(name, text, tables, &[])
-    }
-
-    /// As [`File::read_from`], with sections that another crate reads: see [`File::parse_with`].
-    ///
-    /// # Errors
-    ///
-    /// As [`File::read_from`].
-    pub fn read_from_with(
         name: &str,
         text: impl io::Read,
         tables: &TableNames,

@@ -13,8 +13,7 @@ use crate::fields::Fields;
 use crate::json;
 use crate::parse;
 use crate::tables::TableNames;
-use crate::text::Form;
-use crate::value::{Node, Result, Table, Value, fault};
+use crate::value::{Form, Node, Result, Table, Value, fault};
 
 /// The word for all hosts.
 const ANY: &str = "any";

@@ -10,8 +10,7 @@ use trueup_net::render::clean;
 
 use crate::kinds;
 use crate::settings::Settings;
-use crate::text::Form;
-use crate::value::Node;
+use crate::value::{Form, Node};
 
 /// Returns a desired state as TOML. Markers, indexes and status of objects are not written;
 /// `protocol` is, as the marker of the file. A kind that is `None` is left out.

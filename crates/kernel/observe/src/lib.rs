@@ -4,7 +4,6 @@
 
 mod address_routes;
 mod advertised;
-mod change_log;
 mod completeness;
 mod consistent_read;
 mod dirty_set;
@@ -17,11 +16,10 @@ mod observer;
 mod routes;
 mod snapshot;
 
-pub use change_log::ObservedChange;
 pub use completeness::Incomplete;
 pub use dirty_set::DirtySet;
+pub use listener::ObservedChange;
 pub use monitor::{EventSummary, Monitor, RECEIVE_BUFFER, WatchScope};
 pub use observer::Observer;
-
 pub use snapshot::Snapshot;
 pub use trueup_netlink::codec::ReadScope;

@@ -1,15 +1,16 @@
-//! [`ChangeListener`]: the socket that receives other writers' changes while a dump is read.
+//! [`ChangeListener`]: the socket that receives other writers' changes while a dump is read, and
+//! [`ChangeLog`]: those during the caller's writes. No dump can tell whether an object ever was as it
+//! was written, and which writer made it what it is.
 
 use std::fmt;
 use std::time::Duration;
 
-use trueup_net::Family;
-use trueup_netlink::codec::{link, nexthop, route};
+use trueup_net::{Family, Object};
+use trueup_netlink::codec::{self, link, nexthop, route};
 use trueup_netlink::filter::Instruction;
 use trueup_netlink::wire::{Message, read_u32};
 use trueup_netlink::{Error, ErrorKind, Multicast, Namespace, Socket};
 
-use crate::change_log::{ChangeLog, ObservedChange};
 use crate::observer::listen;
 
 /// The limit of reads of one [`ChangeListener::drain`], each of up to 1,024 events.
@@ -241,4 +242,64 @@ fn read_link(message: &Message<'_>) -> Option<Event> {
     let usable = flags & IFF_UP != 0 && mtu.is_none_or(|mtu| mtu >= Family::Inet6.min_mtu());
     let is_link = *head.first()? == AF_UNSPEC;
     Some(if is_link && !usable { Event::RemovesRoutes } else { Event::Other })
+}
+
+/// An object as the kernel announced it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ObservedChange {
+    /// The object; a veth without the name of its peer.
+    pub object: Object,
+    /// The object was deleted.
+    pub is_deleted: bool,
+    /// The change was announced after
+    /// [`Observer::mark_writes_done`](crate::Observer::mark_writes_done).
+    pub is_after_writes: bool,
+}
+
+/// A record of changes, up to a limit.
+#[derive(Debug)]
+struct ChangeLog {
+    changes: Vec<ObservedChange>,
+    limit: usize,
+    is_after_writes: bool,
+    is_complete: bool,
+}
+
+impl ChangeLog {
+    fn new(limit: usize) -> ChangeLog {
+        ChangeLog { changes: Vec::new(), limit, is_after_writes: false, is_complete: true }
+    }
+
+    fn add(&mut self, message: &Message<'_>) {
+        if !self.is_complete {
+            return;
+        }
+        match codec::decode(message) {
+            Ok(None) => {}
+            Ok(Some((object, is_deleted))) if self.changes.len() < self.limit => {
+                self.changes.push(ObservedChange {
+                    object,
+                    is_deleted,
+                    is_after_writes: self.is_after_writes,
+                });
+            }
+            _ => self.invalidate(),
+        }
+    }
+
+    /// Drops the record: a change is missing in it.
+    fn invalidate(&mut self) {
+        self.is_complete = false;
+        self.changes = Vec::new();
+    }
+
+    fn mark_writes_done(&mut self) {
+        self.is_after_writes = true;
+    }
+
+    /// Returns all changes, if none is missing.
+    fn into_changes(self) -> Option<Vec<ObservedChange>> {
+        self.is_complete.then_some(self.changes)
+    }
 }

@@ -4,9 +4,8 @@ use trueup_net::each_kind;
 use trueup_netlink::codec::KindCodec as _;
 use trueup_netlink::{Error, Multicast, Namespace, Socket};
 
-use crate::change_log::ObservedChange;
 use crate::consistent_read::AlternateSockets;
-use crate::listener::{ChangeListener, barrier};
+use crate::listener::{ChangeListener, ObservedChange, barrier};
 
 /// Reads snapshots of one namespace.
 ///

@@ -1,0 +1,26 @@
+use trueup_net::{
+    Action, Address, Dev, Link, LinkKind, Nexthop, NexthopTarget, Object, Op, Reason,
+};
+
+use super::*;
+
+#[test]
+fn a_plan_exceeds_its_part_where_it_takes_others_along() {
+    let device = Dev::index(2);
+    let link = Object::from(Link::new("i0".parse().unwrap(), LinkKind::Ifb));
+    let address = Object::from(Address::new(device, "10.0.0.1/24".parse().unwrap()));
+    let nexthop = Object::from(Nexthop::new(7, NexthopTarget::Blackhole(Family::Inet)));
+    assert_eq!(exceeds(&link), [true; 3]);
+    assert_eq!(exceeds(&address), [false, true, true]);
+    // Its routes go with it.
+    assert_eq!(exceeds(&nexthop), [false, false, true]);
+}
+
+/// Whether the creation, the change and the deletion of an object exceed its part.
+fn exceeds(object: &Object) -> [bool; 3] {
+    [Action::Create, Action::Update, Action::Delete].map(|action| {
+        let mut plan = Plan::default();
+        plan.ops.push(Op::new(action, object.clone(), Reason::Missing));
+        exceeds_part(&plan)
+    })
+}
