@@ -39,7 +39,6 @@ impl Authored {
     pub fn read(namespace: &Namespace, is_portable: bool) -> Result<Authored> {
         let snapshot = Rtnl::new()
             .observe(namespace, &Options::default())?
-            .observed()
             .context("cannot read the namespace")?;
         let mut socket = Socket::open(namespace)?;
         let unstored = match markers(&mut socket, Kinds::NONE.with(Kind::Address))?.address {

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use trueup_journal::Journal;
-use trueup_reconcile::{Drained, Hints, Observation, OpKey, PassInput, Source, Status, Subscribed};
+use trueup_reconcile::{Drained, Hints, OpKey, PassInput, Source, Status, Subscribed};
 
 pub use approvals::ApprovalRequest;
 pub use handle::{EngineHandle, Operation, Verdict};
@@ -121,8 +121,8 @@ impl<B: Backend, P: Provider> Source for Engine<B, P> {
         Ok(report)
     }
 
-    fn observe(&mut self, (): &(), (): &()) -> Result<Observation<Observed>, Error> {
-        self.shared.observe().map(Observation::Observed)
+    fn observe(&mut self, (): &(), (): &()) -> Result<Option<Observed>, Error> {
+        self.shared.observe().map(Some)
     }
 
     /// Subscribes to the provider and the backend, and for hints of starts that took long.

@@ -1,9 +1,10 @@
 //! The trait that a subsystem implements. The driver decides when passes run.
 
 use std::error::Error;
+use std::fmt;
 use std::os::fd::BorrowedFd;
 
-use crate::{Drained, Hints, OpKey, PassInput, Report};
+use crate::{Hints, Ledger, OpKey, PassLimits, Report};
 
 /// A subsystem that can be brought into a desired state.
 ///
@@ -12,7 +13,7 @@ use crate::{Drained, Hints, OpKey, PassInput, Report};
 ///   not run, because the system could not be read or the desired state is invalid. Ownership is
 ///   unchanged then.
 /// - A source keeps nothing between passes that correctness needs, except in the
-///   [`Ledger`](crate::Ledger). It can lose sockets and caches.
+///   [`Ledger`]. It can lose sockets and caches.
 /// - A pass does not roll back when a later part fails. The next pass continues from there.
 /// - A pass ends: a source bounds its waits, because a driver cannot interrupt it.
 /// - A source deletes nothing whose state it does not know.
@@ -66,7 +67,8 @@ pub trait Source {
         false
     }
 
-    /// Returns the observed state, for diagnostics. It changes nothing. Optional.
+    /// Returns the observed state, for diagnostics; `None` if the source does not show it. It changes
+    /// nothing. Optional.
     ///
     /// # Errors
     ///
@@ -75,8 +77,8 @@ pub trait Source {
         &mut self,
         _scope: &Self::Scope,
         _options: &Self::Options,
-    ) -> Result<Observation<Self::Observed>, Self::Error> {
-        Ok(Observation::Unsupported)
+    ) -> Result<Option<Self::Observed>, Self::Error> {
+        Ok(None)
     }
 
     /// Subscribes for events about the objects in `scope`. An earlier subscription ends. Optional:
@@ -107,25 +109,6 @@ pub trait Source {
     }
 }
 
-/// The result of [`Source::observe`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Observation<T> {
-    /// The observed state.
-    Observed(T),
-    /// The source does not show its state.
-    Unsupported,
-}
-
-impl<T> Observation<T> {
-    /// Returns the observed state, if the source shows it.
-    pub fn observed(self) -> Option<T> {
-        match self {
-            Observation::Observed(observed) => Some(observed),
-            Observation::Unsupported => None,
-        }
-    }
-}
-
 /// The result of [`Source::subscribe`]. In the last two cases passes run by timer only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subscribed<S, E> {
@@ -153,71 +136,77 @@ impl<S, E> Subscribed<S, E> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
+/// What a driver gives a source for one pass: see [`Source::reconcile`].
+pub struct PassInput<'a, S: Source + ?Sized> {
+    /// The place to act in.
+    pub scope: &'a S::Scope,
+    /// The desired state.
+    pub desired: &'a S::Desired,
+    /// The source's ledger in this scope. It lists what earlier passes, and earlier processes, made
+    /// ours.
+    pub ledger: &'a mut dyn Ledger,
+    /// Budgets and policies.
+    pub options: &'a S::Options,
+    /// How much the pass observes, how many ops it applies, and when it ends.
+    pub limits: PassLimits<'a>,
+}
 
-    use super::*;
-    use crate::{Claim, LedgerError, MemoryLedger};
-
-    /// Adds one each pass until the desired number is reached; implements nothing that is optional.
-    struct Counter;
-
-    struct Counted {
-        converged: bool,
+impl<'a, S: Source + ?Sized> PassInput<'a, S> {
+    /// Makes the input of an unlimited pass over everything.
+    pub fn new(
+        scope: &'a S::Scope,
+        desired: &'a S::Desired,
+        ledger: &'a mut dyn Ledger,
+        options: &'a S::Options,
+    ) -> Self {
+        PassInput { scope, desired, ledger, options, limits: PassLimits::default() }
     }
 
-    impl Report for Counted {
-        fn converged(&self) -> bool {
-            self.converged
-        }
+    /// Sets a driver's limits.
+    #[must_use]
+    pub fn with_limits(self, limits: PassLimits<'a>) -> Self {
+        PassInput { limits, ..self }
+    }
+}
+
+impl<S: Source + ?Sized> fmt::Debug for PassInput<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PassInput").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+/// A subscription for hints, which ends when it is dropped.
+///
+/// It either has a thread of its own and calls
+/// [`Hints::request_pass`], or it has a descriptor, which the driver
+/// polls on its own thread beside its timer. `()` is the subscription of a source without hints.
+pub trait Subscription<E> {
+    /// Returns a descriptor that is readable while events wait.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
     }
 
-    impl Source for Counter {
-        type Scope = ();
-        type Desired = u8;
-        type Options = ();
-        type Report = Counted;
-        type Observed = ();
-        type Error = LedgerError;
-
-        fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Counted, LedgerError> {
-            let PassInput { desired, ledger, .. } = input;
-            let last = ledger.owned()?.get(&b"at"[..]).map_or(0, |at| at[0]);
-            let at = *desired.min(&(last + 1));
-            ledger.commit_outcomes(BTreeMap::from([(b"at".to_vec(), Claim::Ours(vec![at]))]))?;
-            Ok(Counted { converged: at == *desired })
-        }
+    /// Reads all events that wait, without blocking. The driver calls it when the descriptor is
+    /// readable.
+    ///
+    /// # Errors
+    ///
+    /// When no more events will come. The driver drops the subscription, and subscribes again
+    /// later.
+    fn drain(&mut self) -> Result<Drained, E> {
+        Ok(Drained::Nothing)
     }
+}
 
-    #[test]
-    fn what_is_optional_says_unsupported() {
-        let mut source = Counter;
-        let nothing = source.observe(&(), &()).unwrap();
-        assert_eq!(nothing, Observation::Unsupported);
-        assert_eq!(Observation::<u8>::Unsupported.observed(), None);
-        let answer = source.subscribe(&(), Hints::new(|| {}));
-        assert!(matches!(answer, Subscribed::Unsupported));
-        assert!(!answer.is_active() && source.descriptor().is_none());
-        assert_eq!(source.drain().unwrap(), Drained::Nothing);
-    }
+impl<E> Subscription<E> for () {}
 
-    #[test]
-    fn a_source_goes_on_from_what_is_in_the_ledger() {
-        fn until_converged(source: &mut Counter) -> u32 {
-            let mut ledger = MemoryLedger::default();
-            for pass in 1..=10 {
-                let report = source.reconcile(PassInput::new(&(), &3, &mut ledger, &())).unwrap();
-                if report.converged() {
-                    return pass;
-                }
-            }
-            panic!("never converged");
-        }
-
-        let mut source = Counter;
-        assert_eq!(until_converged(&mut source), 3);
-        // The source itself keeps nothing: with an empty ledger it starts again.
-        assert_eq!(until_converged(&mut source), 3);
-    }
+/// The events that a subscription has drained, in sum. The greater one holds for several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Drained {
+    /// No event that matters: objects of others, or echoes of the source's own writes.
+    Nothing,
+    /// An object may have changed.
+    Hint,
+    /// Events were lost, so any object may have changed.
+    Lost,
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use trueup_diff::{Verdict, two_way};
 use trueup_reconcile::{
-    Claim, Condition, ErrorClass, Hints, LateHints, Ledger, LedgerError, Observation, OpKey,
-    Outcome, PassInput, Report, ReportedOp, Source, Status, Subscribed,
+    Claim, Condition, ErrorClass, Hints, LateHints, Ledger, LedgerError, OpKey, Outcome, PassInput,
+    Report, ReportedOp, Source, Status, Subscribed,
 };
 
 use crate::resources::is_few;
@@ -313,8 +313,8 @@ impl Source for Exporter {
         Ok(report)
     }
 
-    fn observe(&mut self, _: &(), _: &()) -> Result<Observation<Own>, Error> {
-        Ok(Observation::Observed(self.world.exports()?))
+    fn observe(&mut self, _: &(), _: &()) -> Result<Option<Own>, Error> {
+        Ok(Some(self.world.exports()?))
     }
 
     fn subscribe(&mut self, _: &(), hints: Hints) -> Subscribed<(), Error> {

@@ -9,7 +9,7 @@ use trueup_net::{Desired, Kind, Kinds};
 use trueup_netlink::{Namespace, NamespaceId};
 use trueup_observe::{DirtySet, Observer, ReadScope, Snapshot};
 use trueup_reconcile::{
-    Drained, Extent, Hints, Ledger, Observation, OpKey, PassInput, PassLimits, Source, Subscribed,
+    Drained, Extent, Hints, Ledger, OpKey, PassInput, PassLimits, Source, Subscribed,
 };
 
 use crate::connection::Connection;
@@ -265,12 +265,12 @@ impl Source for Rtnl {
         &mut self,
         scope: &Namespace,
         _options: &Options,
-    ) -> Result<Observation<Snapshot>, Error> {
+    ) -> Result<Option<Snapshot>, Error> {
         let mut observer = match self.events {
             Some(_) => Observer::open(scope)?,
             None => Observer::open_lazily(scope)?,
         };
-        Ok(Observation::Observed(observer.snapshot(&ReadScope::whole())?))
+        Ok(Some(observer.snapshot(&ReadScope::whole())?))
     }
 
     fn subscribe(&mut self, scope: &Namespace, _hints: Hints) -> Subscribed<(), Error> {

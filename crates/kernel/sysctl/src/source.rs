@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use trueup_netlink::Namespace;
 use trueup_reconcile::{
-    Claim, Drained, Hints, Ledger, LedgerError, Observation, PassInput, PassLimits, Source, Status,
-    Subscribed,
+    Claim, Drained, Hints, Ledger, LedgerError, PassInput, PassLimits, Source, Status, Subscribed,
 };
 
 use crate::changes::Changes;
@@ -180,17 +179,13 @@ impl Source for Sysctl {
 
     /// Returns the values of the keys declared in the last pass, and of those in
     /// [`Options::with_shown`].
-    fn observe(
-        &mut self,
-        scope: &Namespace,
-        options: &Options,
-    ) -> Result<Observation<Observed>, Error> {
+    fn observe(&mut self, scope: &Namespace, options: &Options) -> Result<Option<Observed>, Error> {
         let mut cookie = self.cookie;
         let namespace = EnteredNamespace::enter(scope, &*self.files, &mut cookie)?;
         let values = namespace.read(self.last.union(options.shown()))?;
         let shown =
             values.into_iter().map(|(key, value)| (key, value.map(Option::unwrap_or_default)));
-        Ok(Observation::Observed(shown.collect()))
+        Ok(Some(shown.collect()))
     }
 }
 

@@ -35,7 +35,7 @@ impl Retained {
         if collects.is_empty() {
             return Ok(Retained::default());
         }
-        let snapshot = Rtnl::new().observe(namespace, options)?.observed();
+        let snapshot = Rtnl::new().observe(namespace, options)?;
         let snapshot = snapshot.context("cannot read the namespace")?;
         if let Some(doubt) = snapshot.incomplete.first() {
             bail!("cannot know which routes were collected before: {doubt}; try again");

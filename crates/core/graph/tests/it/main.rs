@@ -14,6 +14,7 @@ mod other_users;
 mod ports;
 mod programs;
 mod racing_user;
+mod records;
 mod restored;
 mod reversals;
 mod source;

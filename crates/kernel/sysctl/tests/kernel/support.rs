@@ -115,7 +115,7 @@ impl Agent {
     pub(crate) fn observe(&mut self, shown: &[&str]) -> Observed {
         let options = Options::default().with_shown(shown.iter().map(|name| key(name)));
         let seen = self.source.observe(&self.scope, &options);
-        seen.unwrap().observed().unwrap()
+        seen.unwrap().unwrap()
     }
 
     /// How many keys are ours.

@@ -146,7 +146,7 @@ fn what_is_observed_is_what_was_declared_last_and_what_is_asked_for() {
     bench.fake.hide(BACKLOG, libc::EIO);
     let options = Options::default().with_shown([key(RANGE), key(BACKLOG)]);
     let seen = bench.source.observe(&Namespace::current(), &options);
-    let seen = seen.unwrap().observed().unwrap();
+    let seen = seen.unwrap().unwrap();
     assert_eq!(seen.len(), 3);
     assert_eq!(seen[&key(FORWARD)], Ok("1".to_owned()));
     assert_eq!(seen[&key(RANGE)], Ok("1 2".to_owned()));
