@@ -236,6 +236,12 @@ impl State {
             && is_due(self.next_pass(), now)
     }
 
+    /// Returns when the next pass is due, if no input comes before.
+    pub fn next_pass(&self) -> Option<Instant> {
+        let passes = [self.schedule.next_full(self.hints_wait_until), self.next_dirty_pass()];
+        passes.into_iter().flatten().min().filter(|_| !self.paused)
+    }
+
     /// Returns when to call [`poll_action`](Self::poll_action) again if there is no input before.
     /// Not earlier than then it returns an action, or [`is_listening`](Self::is_listening) becomes
     /// true again. Returns `None` during an action, and at the end.
@@ -352,12 +358,6 @@ impl State {
 }
 
 impl State {
-    /// Returns when the next pass is due, if no input comes before.
-    pub fn next_pass(&self) -> Option<Instant> {
-        let passes = [self.schedule.next_full(self.hints_wait_until), self.next_dirty_pass()];
-        passes.into_iter().flatten().min().filter(|_| !self.paused)
-    }
-
     fn next_dirty_pass(&self) -> Option<Instant> {
         let due = self.schedule.next_dirty(self.hints_wait_until);
         due.into_iter().chain(self.next_retry()).min()
