@@ -164,7 +164,7 @@ pub(crate) fn replacements(routes: &[Route]) -> Result<Requests> {
     let mut message = Vec::new();
     Requests::of(routes.len(), |requests, at| {
         message.clear();
-        codec::route::replace(&mut message, &routes[at], &codec::existing)?;
+        codec::replace(&mut message, &routes[at], &codec::existing)?;
         requests.encoded(&message)
     })
 }

@@ -1,9 +1,9 @@
 //! Whoever else writes: objects of all kinds, at once, and each by itself.
 
 use anyhow::{Result, ensure};
-use trueup_net::Object;
-use trueup_netlink::codec::{EncodeError, address, existing, neighbour, nexthop, route, rule};
-use trueup_netlink::{Batch, Namespace, Outcome, Push, Socket};
+use trueup_net::{Object, with_object};
+use trueup_netlink::codec::{self, EncodeError, existing};
+use trueup_netlink::{Batch, Namespace, Socket};
 
 /// What is done to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,23 +17,13 @@ pub(crate) enum Verb {
 }
 use Verb::{Create, Delete, Replace};
 
-/// Appends a message that does it: not of links, which no process writes here.
+/// Appends a message that does it.
 pub(crate) fn encode(buffer: &mut Vec<u8>, verb: Verb, object: &Object) -> Result<(), EncodeError> {
-    let resolve = &existing;
-    match (object, verb) {
-        (Object::Route(it), Create) => route::create(buffer, it, resolve),
-        (Object::Route(it), Replace) => route::replace(buffer, it, resolve),
-        (Object::Route(it), Delete) => route::delete(buffer, it, resolve),
-        (Object::Address(it), Create) => address::create(buffer, it, resolve),
-        (Object::Address(it), Delete) => address::delete(buffer, it, resolve),
-        (Object::Neighbour(it), Create) => neighbour::create(buffer, it, resolve),
-        (Object::Neighbour(it), Delete) => neighbour::delete(buffer, it, resolve),
-        (Object::Rule(it), Create) => rule::create(buffer, it),
-        (Object::Rule(it), Delete) => rule::delete(buffer, it),
-        (Object::Nexthop(it), Create) => nexthop::create(buffer, it, resolve),
-        (Object::Nexthop(it), Delete) => nexthop::delete(buffer, it.id),
-        _ => Err(EncodeError::Refused("no process writes this kind here")),
-    }
+    with_object!(object, it => match verb {
+        Create => codec::create(buffer, it, &existing),
+        Replace => codec::replace(buffer, it, &existing),
+        Delete => codec::delete(buffer, it, &existing),
+    })
 }
 
 /// The message by itself.
@@ -51,9 +41,9 @@ pub(crate) fn batches<T>(
     let mut batches = vec![Batch::new()];
     for item in items {
         let last = batches.len() - 1;
-        if batches[last].push(|buffer| encode(buffer, &item))? == Push::Full {
+        if !batches[last].push(|buffer| encode(buffer, &item))? {
             let mut batch = Batch::new();
-            ensure!(batch.push(|buffer| encode(buffer, &item))? == Push::Added);
+            ensure!(batch.push(|buffer| encode(buffer, &item))?);
             batches.push(batch);
         }
     }
@@ -64,7 +54,7 @@ pub(crate) fn batches<T>(
 pub(crate) fn send(socket: &mut Socket, batches: &mut [Batch]) -> Result<()> {
     for batch in batches {
         let outcomes = socket.send_batch(batch)?;
-        let refused = outcomes.iter().find(|outcome| **outcome != Outcome::Done);
+        let refused = outcomes.iter().find(|outcome| **outcome != Some(Ok(())));
         ensure!(refused.is_none(), "refused: {refused:?}");
     }
     Ok(())

@@ -34,7 +34,7 @@ pub fn address(data: &[u8]) {
     assert_eq!(address.clone().canonical(None), address);
     assert!(address.agrees(&address));
     let mut message = Vec::new();
-    if codec::address::create(&mut message, &address, &codec::existing).is_ok() {
+    if codec::create(&mut message, &address, &codec::existing).is_ok() {
         let body = body(&message);
         address.secondary = false;
         address.duplicates = DuplicateDetection::Passed;
@@ -48,7 +48,7 @@ pub fn address(data: &[u8]) {
     }
     // What came from the kernel, the kernel can be asked to take away.
     message.clear();
-    let deleted = codec::address::delete(&mut message, &address, &codec::existing);
+    let deleted = codec::delete(&mut message, &address, &codec::existing);
     assert_eq!(deleted.is_ok(), address.dev.as_index() != Some(0));
 }
 
@@ -60,8 +60,7 @@ pub fn link(data: &[u8]) {
     };
     let mut links = [decoded.clone(), decoded];
     codec::link::name_peers(&mut links);
-    let [decoded, _] = links;
-    let mut link = decoded.link;
+    let [(mut link, _), _] = links;
     assert!(link.agrees(&link));
 
     let mut message = Vec::new();
@@ -71,13 +70,13 @@ pub fn link(data: &[u8]) {
         if is_text(link.name.as_bytes()) && !matches!(link.kind, Some(LinkKind::Veth(_))) {
             theirs.expect("others can read it");
         }
-        let again = codec::link::decode(&body);
-        let again = again.ok().flatten().expect("what was encoded can be read");
-        link.alias = again.link.alias.clone();
+        let (again, _) =
+            codec::link::decode(&body).ok().flatten().expect("what was encoded can be read");
+        link.alias = again.alias.clone();
         if let Some(LinkKind::Veth(VethAttrs { peer, .. })) = &mut link.kind {
             *peer = None;
         }
-        assert_eq!(again.link, link);
+        assert_eq!(again, link);
     }
 
     // Nothing is different from itself.
@@ -100,14 +99,14 @@ pub fn neighbour(data: &[u8]) {
     assert_eq!(neighbour.clone().canonical(), neighbour);
     assert!(neighbour.agrees(&neighbour));
     let mut message = Vec::new();
-    if codec::neighbour::create(&mut message, &neighbour, &codec::existing).is_ok() {
+    if codec::create(&mut message, &neighbour, &codec::existing).is_ok() {
         let body = body(&message);
         assert_eq!(codec::neighbour::decode(body), Ok(Some(neighbour.clone())));
         let theirs = NeighbourMessage::parse(body).expect("others can read it");
         assert_eq!(Some(theirs.header.ifindex), neighbour.dev.as_index());
     }
     message.clear();
-    let deleted = codec::neighbour::delete(&mut message, &neighbour, &codec::existing);
+    let deleted = codec::delete(&mut message, &neighbour, &codec::existing);
     assert_eq!(deleted.is_ok(), neighbour.dev.as_index() != Some(0));
 }
 
@@ -129,13 +128,13 @@ pub fn route(data: &[u8]) {
         assert_eq!(plain.to_route(), route);
     }
     let mut message = Vec::new();
-    if codec::route::create(&mut message, &route, &codec::existing).is_ok() {
+    if codec::create(&mut message, &route, &codec::existing).is_ok() {
         let body = body(&message);
         let again = codec::route::decode(body);
         let again = again.ok().flatten().expect("what was encoded can be read");
         assert_eq!(again.key(), route.key());
         let mut second = Vec::new();
-        assert_eq!(codec::route::create(&mut second, &again, &codec::existing), Ok(()));
+        assert_eq!(codec::create(&mut second, &again, &codec::existing), Ok(()));
         assert_eq!(second, message, "{route:?}");
         let header = RouteMessage::parse(body).expect("others can read it").header;
         assert_eq!(header.destination_prefix_length, route.dst.len());
@@ -143,7 +142,7 @@ pub fn route(data: &[u8]) {
     }
     // A delete says who installed it, or is not sent.
     message.clear();
-    if codec::route::delete(&mut message, &route, &codec::existing).is_ok() {
+    if codec::delete(&mut message, &route, &codec::existing).is_ok() {
         let deleted = codec::route::decode(body(&message));
         let deleted = deleted.ok().flatten().expect("what was encoded can be read");
         assert_eq!(deleted.key(), route.key());
@@ -161,7 +160,7 @@ pub fn rule(data: &[u8]) {
     assert_eq!(rule.clone().canonical(), rule);
     assert!(rule.agrees(&rule));
     let mut message = Vec::new();
-    if codec::rule::create(&mut message, &rule).is_ok() {
+    if codec::create(&mut message, &rule, &codec::existing).is_ok() {
         let created = body(&message).to_vec();
         assert_eq!(codec::rule::decode(&created), Ok(Some(rule.clone())));
         let names = [rule.iif, rule.oif];
@@ -171,7 +170,7 @@ pub fn rule(data: &[u8]) {
         }
         // A delete says the same, so that no other rule matches.
         message.clear();
-        assert_eq!(codec::rule::delete(&mut message, &rule), Ok(()));
+        assert_eq!(codec::delete(&mut message, &rule, &codec::existing), Ok(()));
         assert_eq!(body(&message), created);
     }
 }
@@ -185,11 +184,11 @@ pub fn nexthop(data: &[u8]) {
     assert_eq!(nexthop.clone().canonical(), nexthop);
     assert!(nexthop.agrees(&nexthop) && nexthop.id != 0);
     let mut message = Vec::new();
-    if codec::nexthop::create(&mut message, &nexthop, &codec::existing).is_ok() {
+    if codec::create(&mut message, &nexthop, &codec::existing).is_ok() {
         assert_eq!(codec::nexthop::decode(body(&message)), Ok(Some(nexthop.clone())));
     }
     message.clear();
-    assert_eq!(codec::nexthop::delete(&mut message, nexthop.id), Ok(()));
+    assert_eq!(codec::delete(&mut message, &nexthop, &codec::existing), Ok(()));
 }
 
 fn is_text(name: &[u8]) -> bool {

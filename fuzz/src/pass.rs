@@ -256,7 +256,7 @@ impl Allowed {
         let is_named = |index: u64, name: &Value| {
             let mut links =
                 rows(codec::link::NEW).filter_map(|row| codec::link::decode(row).ok()?);
-            links.any(|link| u64::from(link.link.index) == index && json!(link.link.name) == *name)
+            links.any(|(link, _)| u64::from(link.index) == index && json!(link.name) == *name)
         };
         /// Whether the object of the request, if it can be known, is one of the rows, and ours.
         macro_rules! is_ours {
@@ -322,12 +322,12 @@ impl Allowed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trueup_net::Kinds;
-    use trueup_netlink::{Marker, Socket, markers};
+    use trueup_net::Kind;
+    use trueup_netlink::{Socket, marker};
 
     #[test]
     fn a_kernel_that_stores_markers_is_known_as_such() {
-        for (stores, marker) in [(true, Marker::Kept), (false, Marker::NotKept)] {
+        for stores in [true, false] {
             let case = Allowed {
                 stream: Arc::default(),
                 options: Options::default(),
@@ -335,8 +335,9 @@ mod tests {
                 stores,
             };
             let mut socket = Socket::open(&case.kernel(|| {})).unwrap();
-            let found = markers(&mut socket, Kinds::ALL).unwrap();
-            assert_eq!((found.address, found.neighbour), (marker, marker));
+            for kind in [Kind::Address, Kind::Neighbour] {
+                assert_eq!(marker(&mut socket, kind).unwrap(), Some(stores));
+            }
         }
     }
 }

@@ -15,9 +15,7 @@ use trueup_netlink::wire::{
     Attrs, Header, Message, NLM_F_ACK, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NLMSG_MIN_TYPE,
     NLMSG_NOOP,
 };
-use trueup_netlink::{
-    Batch, ErrorKind, Group, KernelError, Multicast, Namespace, Outcome, Push, Socket,
-};
+use trueup_netlink::{Batch, ErrorKind, Group, KernelError, Multicast, Namespace, Socket};
 use trueup_observe::{Incomplete, Monitor, Observer, ReadScope, WatchScope};
 
 use crate::script::{self, Raw, messages};
@@ -97,18 +95,18 @@ fn request(which: u8) -> Vec<u8> {
     route.kind = trueup_net::RouteType::Blackhole;
     route.metrics.set(trueup_net::Metric::Mtu, 1400);
     let encoded = match which % 4 {
-        0 => codec::route::create(&mut buffer, &route, &codec::existing),
-        1 => codec::route::delete(&mut buffer, &route, &codec::existing),
+        0 => codec::create(&mut buffer, &route, &codec::existing),
+        1 => codec::delete(&mut buffer, &route, &codec::existing),
         2 => {
             let hop = |host| trueup_net::NextHop::default().with_via(Some([10, 0, 0, host].into()));
             route.kind = trueup_net::RouteType::Unicast;
             route.nexthops = NextHops::Many(vec![hop(1), hop(2)]);
-            codec::route::create(&mut buffer, &route, &codec::existing)
+            codec::create(&mut buffer, &route, &codec::existing)
         }
         _ => {
             let mut rule = Rule::new(Family::Inet, 1000, RuleAction::Lookup(100));
             rule.protocol = DEFAULT_PROTOCOL;
-            codec::rule::create(&mut buffer, &rule)
+            codec::create(&mut buffer, &rule, &codec::existing)
         }
     };
     encoded.expect("it can be encoded");
@@ -146,7 +144,7 @@ pub fn batch(data: &[u8]) {
             buffer.extend_from_slice(&request);
             Ok::<_, ()>(())
         });
-        assert_eq!(pushed, Ok(Push::Added));
+        assert_eq!(pushed, Ok(true));
     }
     let (all, rest) = messages(stream);
     let echoed = how & 0x20 != 0;
@@ -179,16 +177,16 @@ pub fn batch(data: &[u8]) {
     };
     for (index, outcome) in outcomes.iter().enumerate() {
         match outcome {
-            Outcome::Done if answers(index).next().is_none() => {
+            Some(Ok(())) if answers(index).next().is_none() => {
                 assert!(answers(count - 1).flatten().next().is_some(), "{index}: silence");
                 assert!(rest.is_empty(), "{index}: silence after a loss");
             }
-            Outcome::Done => assert!(answers(index).any(|errno| errno == Some(0)), "{index}"),
-            Outcome::Failed(error) => {
+            Some(Ok(())) => assert!(answers(index).any(|errno| errno == Some(0)), "{index}"),
+            Some(Err(error)) => {
                 assert!(answers(index).any(|errno| errno == Some(error.errno())), "{index}");
                 read(error, &request);
             }
-            Outcome::Unknown => {}
+            None => {}
         }
     }
 }

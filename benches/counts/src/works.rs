@@ -153,7 +153,7 @@ fn encode(family: Family, size: usize, runs: Runs<'_>) {
     hand(runs, || {
         buffer.clear();
         for route in black_box(&routes) {
-            let encoded = codec::route::create(&mut buffer, route, &codec::existing);
+            let encoded = codec::create(&mut buffer, route, &codec::existing);
             debug_assert!(encoded.is_ok(), "{encoded:?}");
         }
         buffer.len()

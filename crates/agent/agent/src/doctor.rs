@@ -10,8 +10,7 @@ use std::path::Path;
 
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use serde::Serialize;
-use trueup_net::Kinds;
-use trueup_netlink::{Socket, boot_id, markers};
+use trueup_netlink::{Socket, boot_id};
 use trueup_observe::RECEIVE_BUFFER;
 use trueup_rtnl::Namespace;
 
@@ -159,7 +158,7 @@ impl Findings {
                 wanted: RECEIVE_BUFFER,
                 obtained: socket.set_receive_buffer(RECEIVE_BUFFER)?,
             },
-            ownership: ownership(&markers(&mut socket, Kinds::ALL)?),
+            ownership: ownership(&mut socket)?,
             state_directory: place.map(|place| place.directory().display().to_string()),
             journals,
             daemons: daemons(&target.namespace),

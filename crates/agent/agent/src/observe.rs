@@ -13,7 +13,7 @@ use trueup_net::{
     Desired, Devices, IfName, Kind, Kinds, Link, LinkAddr, NextHops, NexthopMode, Object,
     ObjectKind, Observed, OfKind, Owned, Route, each_kind,
 };
-use trueup_netlink::{Marker, Socket, markers};
+use trueup_netlink::{Socket, marker};
 use trueup_reconcile::Source as _;
 use trueup_rtnl::{DEFAULT_PROTOCOL, Namespace, Options, Rtnl};
 
@@ -41,8 +41,8 @@ impl Authored {
             .observe(namespace, &Options::default())?
             .context("cannot read the namespace")?;
         let mut socket = Socket::open(namespace)?;
-        let unstored = match markers(&mut socket, Kinds::NONE.with(Kind::Address))?.address {
-            Marker::NotKept => Kinds::NONE.with(Kind::Address),
+        let unstored = match marker(&mut socket, Kind::Address)? {
+            Some(false) => Kinds::NONE.with(Kind::Address),
             _ => Kinds::NONE,
         };
         let mut authored = Authored::of(snapshot.observed, unstored);

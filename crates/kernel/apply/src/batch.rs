@@ -3,7 +3,7 @@
 use trueup_net::{Action, Object, ObjectKind as _, Op, Route};
 use trueup_netlink::codec::route;
 use trueup_netlink::wire::{Message, NLM_F_EXCL};
-use trueup_netlink::{Error, Outcome as Answer};
+use trueup_netlink::{Answer, Error};
 use trueup_reconcile::ErrorClass;
 
 use crate::outcome::{Outcome, failed, refused};
@@ -83,12 +83,12 @@ impl Run<'_> {
     /// Notes the kernel's answer to a message of an op.
     fn note_answer(&mut self, at: usize, step: Step, answer: Answer) {
         let op = &self.plan.ops[at];
-        if !matches!(answer, Answer::Failed(_)) {
+        if !matches!(answer, Some(Err(_))) {
             self.touched[at] = true;
         }
         let outcome = match answer {
-            Answer::Done => Outcome::Applied,
-            Answer::Failed(error) => {
+            Some(Ok(())) => Outcome::Applied,
+            Some(Err(error)) => {
                 let (object, action) = step.target(op);
                 let failure = refused(&object, action, &error);
                 if failure.class.is_done() {
@@ -103,7 +103,7 @@ impl Run<'_> {
                     Outcome::Failed(Box::new(failure))
                 }
             }
-            Answer::Unknown => failed(ErrorClass::Unknown, "the kernel's answer was lost"),
+            None => failed(ErrorClass::Unknown, "the kernel's answer was lost"),
         };
         if let (Outcome::Applied, Action::Create, Object::Link(link)) =
             (&outcome, op.action, &op.object)

@@ -22,7 +22,7 @@
 use std::ops::Range;
 
 use trueup_net::{Action, Object};
-use trueup_netlink::{BATCH_MESSAGES, Outcome as Answer, codec};
+use trueup_netlink::{BATCH_MESSAGES, codec};
 
 use crate::indexes::random;
 use crate::outcome::{Outcome, refused};
@@ -79,14 +79,14 @@ impl Run<'_> {
             Err(_) => Vec::new(),
         };
         self.batch.clear();
-        let group_deleted = sent.len() == put.len() + 1 && sent.last() == Some(&Answer::Done);
+        let group_deleted = sent.len() == put.len() + 1 && sent.last() == Some(&Some(Ok(())));
         for (at, answer) in put.into_iter().zip(sent) {
             let object = &self.plan.ops[at].object;
             let is_done = match answer {
-                Answer::Done => group_deleted,
+                Some(Ok(())) => group_deleted,
                 // The link does not exist any more.
-                Answer::Failed(error) => refused(object, Action::Delete, &error).class.is_done(),
-                Answer::Unknown => false,
+                Some(Err(error)) => refused(object, Action::Delete, &error).class.is_done(),
+                None => false,
             };
             if is_done {
                 self.outcomes[at] = Some(Outcome::Applied);

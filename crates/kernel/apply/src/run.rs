@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use trueup_net::{Action, Dev, Hold, Kind, Object, Op, Plan, Reason, Route, with_object};
-use trueup_netlink::codec::{Change, DeviceIndexes, EncodeError, KindCodec as _, Part};
-use trueup_netlink::{Batch, Push, Socket};
+use trueup_netlink::codec::{Change, EncodeError, KindCodec as _, Part};
+use trueup_netlink::{Batch, Socket};
 use trueup_reconcile::ErrorClass;
 
 use crate::outcome::{Outcome, Outcomes, Pending, Wait, failed, stored_otherwise};
@@ -166,7 +166,7 @@ impl Run<'_> {
     fn add(&mut self, at: usize, step: Step) -> bool {
         let op = &self.plan.ops[at];
         let pushed = match self.push(op, step) {
-            Ok(Push::Full) => {
+            Ok(false) => {
                 self.flush();
                 self.push(op, step)
             }
@@ -213,15 +213,31 @@ impl Run<'_> {
         }
     }
 
-    fn push(&mut self, op: &Op, step: Step) -> Result<Push, EncodeError> {
+    /// Adds a message of an op to the batch, and returns whether it did: not if that is full.
+    fn push(&mut self, op: &Op, step: Step) -> Result<bool, EncodeError> {
         let (created, chosen, devices) = (&self.created, self.indexes, &self.plan.devices);
         let is_unmarked = self.plan.unstored.contains(op.object.kind());
-        let indexes = DeviceIndexes {
-            resolve: &|dev| dev.as_index().or_else(|| created.get(&dev).copied()),
-            by_name: &|name| devices.dev(name),
-            chosen: &|dev| chosen.get(&dev).copied(),
+        let (object, action) = step.target(op);
+        let part = match step {
+            Step::Op(part) => part,
+            Step::Append => Part::Append,
+            Step::DeleteOld | Step::RollBack => Part::Whole,
         };
-        self.batch.push(|buffer| encode(buffer, op, step, is_unmarked, indexes))
+        let was = was(op);
+        self.batch.push(|buffer| {
+            with_object!(&*object, object: K => {
+                K::encode(
+                    buffer,
+                    part,
+                    &Change::new(action, object, &|dev| {
+                        dev.as_index().or_else(|| created.get(&dev).copied())
+                    })
+                    .with_was(of_kind(was.as_deref()))
+                    .with_is_unmarked(is_unmarked)
+                    .with_names(&|name| devices.dev(name), &|dev| chosen.get(&dev).copied()),
+                )
+            })
+        })
     }
 }
 
@@ -258,29 +274,6 @@ pub(crate) fn parts(op: &Op) -> &'static [Part] {
     }
     let was = was(op);
     with_object!(&op.object, object: K => K::parts(op.action, object, of_kind(was.as_deref())))
-}
-
-/// Encodes a message of an op.
-pub(crate) fn encode(
-    buffer: &mut Vec<u8>,
-    op: &Op,
-    step: Step,
-    is_unmarked: bool,
-    indexes: DeviceIndexes<'_>,
-) -> Result<(), EncodeError> {
-    let (object, action) = step.target(op);
-    let part = match step {
-        Step::Op(part) => part,
-        Step::Append => Part::Append,
-        Step::DeleteOld | Step::RollBack => Part::Whole,
-    };
-    let was = was(op);
-    with_object!(&*object, object: K => {
-        let change = Change::new(action, object, indexes)
-            .with_was(of_kind(was.as_deref()))
-            .with_is_unmarked(is_unmarked);
-        K::encode(buffer, part, &change)
-    })
 }
 
 /// Returns the observed object of an update, where messages depend on it. Those of routes do not.

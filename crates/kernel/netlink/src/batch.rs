@@ -1,4 +1,4 @@
-//! [`Batch`]: many changes in one send, with exactly one outcome for each.
+//! [`Batch`]: many changes in one send, with exactly one answer for each.
 //!
 //! The kernel carries a batch out message by message before `sendmsg` returns. It is not atomic:
 //! an error in the middle does not stop what follows. Only the last message asks for an
@@ -14,7 +14,7 @@ use crate::channel::deadline;
 use crate::codec::route;
 use crate::error::Error;
 use crate::extack;
-use crate::kernel_error::KernelError;
+use crate::kernel_error::{Answer, KernelError};
 use crate::socket::{ANSWER_CHARGE, Socket, WINDOW_MAX};
 use crate::wire::{
     HEADER_LEN, Header, Message, Messages, NLM_F_ACK, NLM_F_ECHO, NLM_F_REQUEST, NLMSG_ERROR,
@@ -67,8 +67,8 @@ impl Batch {
     }
 
     /// Adds the one message that `encode` appends to the buffer with a
-    /// [`MessageWriter`](crate::wire::MessageWriter). A batch that [is full](Self::is_full) does
-    /// not call `encode`, and answers [`Push::Full`].
+    /// [`MessageWriter`](crate::wire::MessageWriter), and returns whether it did: a batch that
+    /// [is full](Self::is_full) does not call `encode`. Send it then, and push the message again.
     ///
     /// # Errors
     ///
@@ -76,9 +76,9 @@ impl Batch {
     pub fn push<E>(
         &mut self,
         encode: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
-    ) -> Result<Push, E> {
+    ) -> Result<bool, E> {
         if self.is_full() {
-            return Ok(Push::Full);
+            return Ok(false);
         }
         let start = self.buffer.len();
         if let Err(error) = encode(&mut self.buffer) {
@@ -86,13 +86,13 @@ impl Batch {
             return Err(error);
         }
         let mut end = start;
-        // One message, as documented. If there were more, each would have an outcome.
+        // One message, as documented. If there were more, each would have an answer.
         for message in Messages::new(self.buffer.get(start..).unwrap_or(&[])) {
             end += crate::wire::align(message.header.length as usize);
             self.ends.push(end);
         }
         self.buffer.resize(end, 0);
-        Ok(Push::Added)
+        Ok(true)
     }
 
     fn start(&self, index: usize) -> usize {
@@ -121,33 +121,11 @@ impl Batch {
     }
 }
 
-/// The result of [`Batch::push`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a message that was not added must be offered again"]
-pub enum Push {
-    /// The message is in the batch.
-    Added,
-    /// The batch is full: send it, then push the message again.
-    Full,
-}
-
-/// The outcome of one message of a batch: the kernel's answer. That of an op, which can take
-/// several messages, is `trueup_apply::Outcome`. The list is exhaustive: an answer came or did not.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The kernel carried it out.
-    Done,
-    /// The kernel refused it.
-    Failed(KernelError),
-    /// The answer was lost: it may or may not have been carried out. Observe again.
-    Unknown,
-}
-
 /// The receiver of echoes: the position in the batch, and the kernel's message.
 type EchoHandler<'a> = &'a mut dyn FnMut(usize, Message<'_>);
 
 impl Socket {
-    /// Sends all messages of a batch and empties it. Returns one outcome for each message, in their
+    /// Sends all messages of a batch and empties it. Returns one answer for each message, in their
     /// order.
     ///
     /// A batch that does not fit the socket's buffers is sent in parts. A message that alone is
@@ -156,8 +134,8 @@ impl Socket {
     /// # Errors
     ///
     /// [`Io`](crate::ErrorKind::Io) when nothing at all could be sent; the batch is then left as
-    /// it was. Once something was sent, whatever goes wrong is in the outcomes.
-    pub fn send_batch(&mut self, batch: &mut Batch) -> Result<Vec<Outcome>, Error> {
+    /// it was. Once something was sent, whatever goes wrong is in the answers.
+    pub fn send_batch(&mut self, batch: &mut Batch) -> Result<Vec<Answer>, Error> {
         self.deliver(batch, None)
     }
 
@@ -166,30 +144,25 @@ impl Socket {
         &mut self,
         batch: &mut Batch,
         mut each: Option<EchoHandler<'_>>,
-    ) -> Result<Vec<Outcome>, Error> {
-        let mut outcomes = Vec::with_capacity(batch.len());
-        let answers = self.window()?;
-        let mut window = answers;
-        while outcomes.len() < batch.len() {
-            let from = outcomes.len();
-            let (room, to) = match each {
-                None => (0, batch.len()),
-                Some(_) => {
-                    let room = budget(answers);
-                    (room, part_end(batch, from, room))
-                }
-            };
-            let to = to.min(from + window);
+    ) -> Result<Vec<Answer>, Error> {
+        let mut answers = Vec::with_capacity(batch.len());
+        let mut window = self.window()?;
+        // The bytes that echoes may be charged: as many bare acknowledgements would fit.
+        let room = if each.is_some() { window * ANSWER_CHARGE } else { 0 };
+        while answers.len() < batch.len() {
+            let from = answers.len();
+            let end = if room == 0 { batch.len() } else { part_end(batch, from, room) };
+            let to = end.min(from + window);
             let first = self.sequence.wrapping_add(1);
             batch.stamp(from, to, first, room);
             // At most WINDOW_MAX.
             self.sequence = self.sequence.wrapping_add((to - from) as u32);
             match self.channel.send(&batch.buffer[batch.start(from)..batch.ends[to - 1]]) {
-                Ok(()) => self.outcomes(batch, from..to, first, &mut each, &mut outcomes),
+                Ok(()) => self.collect(batch, from..to, first, &mut each, &mut answers),
                 // Nothing of it was sent.
                 Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => {
                     if to - from == 1 {
-                        outcomes.push(Outcome::Failed(KernelError::from_errno(libc::EMSGSIZE)));
+                        answers.push(Some(Err(KernelError::from_errno(libc::EMSGSIZE))));
                     } else {
                         window = (to - from) / 2;
                     }
@@ -197,23 +170,24 @@ impl Socket {
                 Err(error) if from == 0 => {
                     return Err(Error::io("cannot send to the kernel", error));
                 }
-                Err(_) => outcomes.resize(batch.len(), Outcome::Unknown),
+                Err(_) => answers.resize(batch.len(), None),
             }
         }
         batch.clear();
-        Ok(outcomes)
+        Ok(answers)
     }
 
     /// Collects the answers to the messages that were sent, numbered from `first` on.
-    fn outcomes(
+    fn collect(
         &mut self,
         batch: &Batch,
         sent: Range<usize>,
         first: u32,
         each: &mut Option<EchoHandler<'_>>,
-        outcomes: &mut Vec<Outcome>,
+        all: &mut Vec<Answer>,
     ) {
-        let mut answers: Vec<Option<Outcome>> = vec![None; sent.len()];
+        // Of each message whether something came, and what it says.
+        let mut answers: Vec<Option<Answer>> = vec![None; sent.len()];
         // Once an answer was lost, a message without an answer may have failed.
         let mut lost = false;
         let mut until = deadline(self.timeout);
@@ -230,32 +204,27 @@ impl Socket {
             };
             let mut messages = Messages::new(datagram);
             for message in messages.by_ref() {
-                let index = message.header.sequence.wrapping_sub(first) as usize;
-                let Some(answer) = answers.get_mut(index) else {
+                let at = message.header.sequence.wrapping_sub(first) as usize;
+                let Some(answer) = answers.get_mut(at) else {
                     continue;
                 };
-                let index = sent.start + index;
+                let index = sent.start + at;
                 if message.header.kind != NLMSG_ERROR {
                     if let Some(each) = each.as_mut().filter(|_| is_notification(&message)) {
                         each(index, message);
                     }
                     continue;
                 }
-                *answer = match extack::answer(&message, batch.message(index)) {
-                    Some(Ok(())) => Some(Outcome::Done),
-                    Some(Err(error)) => Some(Outcome::Failed(error)),
-                    None => {
-                        // A malformed answer counts as a loss.
-                        lost = true;
-                        Some(Outcome::Unknown)
-                    }
-                };
+                let read = extack::answer(&message, batch.message(index));
+                // A malformed answer counts as a loss.
+                lost |= read.is_none();
+                *answer = Some(read);
             }
             lost |= messages.malformed();
         }
         let answered = answers.last().is_some_and(Option::is_some);
-        let silent = if answered && !lost { Outcome::Done } else { Outcome::Unknown };
-        outcomes.extend(answers.into_iter().map(|answer| answer.unwrap_or_else(|| silent.clone())));
+        let silent = (answered && !lost).then_some(Ok(()));
+        all.extend(answers.into_iter().map(|answer| answer.unwrap_or_else(|| silent.clone())));
     }
 }
 
@@ -283,13 +252,13 @@ impl Socket {
     /// - the kernel does not announce an IPv4 route replace that changes nothing;
     /// - IPv4 and IPv6 routes, rules, IPv4 addresses and, since Linux 6.2, links are echoed; IPv6
     ///   addresses and neighbours are not;
-    /// - an echo may be lost, as any answer may. The outcomes of all messages without an answer of
-    ///   their own are then [`Unknown`](Outcome::Unknown);
+    /// - an echo may be lost, as any answer may. The answers to all messages without one of their
+    ///   own are then unknown;
     /// - an echo that would not fit the receive queue alone is not requested.
     ///
-    /// So a message that is [`Done`](Outcome::Done) without an echo must be read back in another
-    /// way. A delete of an IPv6 route is echoed once for each next hop. An echo is not the outcome:
-    /// a change that failed half way may have been echoed before it failed.
+    /// So a change that was carried out without an echo must be read back in another way. A delete
+    /// of an IPv6 route is echoed once for each next hop. An echo is not the answer: a change that
+    /// failed half way may have been echoed before it failed.
     ///
     /// # Errors
     ///
@@ -298,15 +267,9 @@ impl Socket {
         &mut self,
         batch: &mut Batch,
         mut each: impl FnMut(usize, Message<'_>),
-    ) -> Result<Vec<Outcome>, Error> {
+    ) -> Result<Vec<Answer>, Error> {
         self.deliver(batch, Some(&mut each))
     }
-}
-
-/// Returns the bytes that the answers to one part of a batch may be charged, if `window` bare
-/// acknowledgements fit.
-fn budget(window: usize) -> usize {
-    window * ANSWER_CHARGE
 }
 
 /// Returns the end of the part of a batch that begins at `from` and whose answers fit into `room`
@@ -350,10 +313,11 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::codec::EncodeError;
     use crate::netns::Namespace;
-    use crate::wire::{Header, MessageWriter, NLM_F_DUMP, NLMSG_NOOP, TooLarge};
+    use crate::wire::{Header, MessageWriter, NLM_F_DUMP, NLMSG_NOOP};
 
-    fn encode(buffer: &mut Vec<u8>, payload: usize) -> Result<(), TooLarge> {
+    fn encode(buffer: &mut Vec<u8>, payload: usize) -> Result<(), EncodeError> {
         let mut message = MessageWriter::begin(buffer, 24, NLM_F_ACK);
         message.attr(1, &vec![0; payload]);
         message.finish()
@@ -363,22 +327,22 @@ mod tests {
     fn a_batch_is_full_by_count_or_by_bytes() {
         let mut batch = Batch::new();
         for _ in 0..BATCH_MESSAGES {
-            assert_eq!(batch.push(|buffer| encode(buffer, 1)), Ok(Push::Added));
+            assert_eq!(batch.push(|buffer| encode(buffer, 1)), Ok(true));
         }
-        assert_eq!(batch.push(|_| -> Result<(), TooLarge> { unreachable!() }), Ok(Push::Full));
+        assert_eq!(batch.push(|_| -> Result<(), EncodeError> { unreachable!() }), Ok(false));
         assert_eq!(batch.len(), BATCH_MESSAGES);
         batch.clear();
-        assert_eq!(batch.push(|buffer| encode(buffer, 65_000)), Ok(Push::Added));
-        assert_eq!(batch.push(|buffer| encode(buffer, 600)), Ok(Push::Added));
+        assert_eq!(batch.push(|buffer| encode(buffer, 65_000)), Ok(true));
+        assert_eq!(batch.push(|buffer| encode(buffer, 600)), Ok(true));
         assert!(batch.is_full());
     }
 
     #[test]
     fn a_message_that_cannot_be_encoded_leaves_the_batch_as_it_was() {
         let mut batch = Batch::new();
-        assert_eq!(batch.push(|buffer| encode(buffer, 8)), Ok(Push::Added));
+        assert_eq!(batch.push(|buffer| encode(buffer, 8)), Ok(true));
         let before = batch.buffer.clone();
-        assert_eq!(batch.push(|buffer| encode(buffer, 70_000)), Err(TooLarge));
+        assert_eq!(batch.push(|buffer| encode(buffer, 70_000)), Err(EncodeError::TooLarge));
         let result = batch.push(|buffer| {
             buffer.extend_from_slice(b"half a header");
             Err("refused")
@@ -391,7 +355,7 @@ mod tests {
     fn only_the_last_message_asks_for_an_acknowledgement() {
         let mut batch = Batch::new();
         for payload in 1..4 {
-            assert_eq!(batch.push(|buffer| encode(buffer, payload)), Ok(Push::Added));
+            assert_eq!(batch.push(|buffer| encode(buffer, payload)), Ok(true));
         }
         batch.stamp(0, 3, u32::MAX, 0);
         let headers: Vec<_> =
@@ -409,7 +373,7 @@ mod tests {
             message.body(body);
             message.finish()
         });
-        assert_eq!(pushed, Ok(Push::Added));
+        assert_eq!(pushed, Ok(true));
     }
 
     const RTM_GETLINK: u16 = 18;
@@ -425,12 +389,12 @@ mod tests {
         let again = Batch { buffer: batch.buffer.clone(), ends: batch.ends.clone() };
         socket.channel.shrink(40);
         let outcomes = socket.send_batch(&mut batch).unwrap();
-        assert_eq!(outcomes, [Outcome::Unknown, Outcome::Unknown, Outcome::Done]);
+        assert_eq!(outcomes, [None, None, Some(Ok(()))]);
 
         batch = again;
         let outcomes = socket.send_batch(&mut batch).unwrap();
-        assert!(matches!(&outcomes[0], Outcome::Failed(error) if error.message().is_some()));
-        assert_eq!(outcomes[1..], [Outcome::Done, Outcome::Done]);
+        assert!(matches!(&outcomes[0], Some(Err(error)) if error.message().is_some()));
+        assert_eq!(outcomes[1..], [Some(Ok(())), Some(Ok(()))]);
     }
 
     #[test]
@@ -442,6 +406,6 @@ mod tests {
         // A dump ends in NLMSG_DONE: it is not acknowledged.
         push(&mut batch, RTM_GETLINK, NLM_F_DUMP, &[0; 16]);
         let outcomes = socket.send_batch(&mut batch).unwrap();
-        assert_eq!(outcomes, [Outcome::Unknown, Outcome::Unknown]);
+        assert_eq!(outcomes, [None, None]);
     }
 }

@@ -12,9 +12,8 @@
 //! more than its object, such as a route delete that leaves the protocol open, cannot be encoded:
 //! the encoder returns [`EncodeError`] and leaves the buffer as it was.
 //!
-//! Each module has `decode`, `create` (always exclusive), `delete` and `dump_request`, and
-//! `replace` or `change` where the kernel can do that. [`KindCodec`] is the same for code that is
-//! generic over kinds.
+//! Each kind implements [`KindCodec`]. [`create`], [`replace`] and [`delete`] encode an object of
+//! any kind; links have more messages, in [`link`].
 
 pub mod address;
 mod dump_query;
@@ -28,13 +27,12 @@ pub mod rule;
 
 use std::net::IpAddr;
 
-pub use dump_query::ReadScope;
-pub use dump_query::{Consistency, DumpQuery, RowPosition};
-pub use kind_codec::{Change, DeviceIndexes, Part, RefusalCause};
-pub use kind_codec::{KindCodec, decode};
+pub use dump_query::{Consistency, DumpQuery, ReadScope, RowPosition};
+pub use kind_codec::{Change, KindCodec, Part, RefusalCause, create, decode, delete, replace};
 use trueup_net::{Dev, Family, Kind};
 
-use crate::wire::{Attrs, TooLarge, read_ipv4, read_ipv6};
+pub use crate::error::EncodeError;
+use crate::wire::{Attrs, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, read_ipv4, read_ipv6};
 
 /// Returns the interface index of a device; `None` if the device does not exist (yet).
 pub type Resolve<'a> = &'a dyn Fn(Dev) -> Option<u32>;
@@ -63,20 +61,10 @@ impl Undecodable {
     }
 }
 
-/// The reason why no message was encoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum EncodeError {
-    /// A device has no known interface index (yet).
-    #[error("the device {0:?} has no interface index")]
-    Unresolved(Dev),
-    /// The message would be wrong, or would touch more than this object.
-    #[error("refused: {0}")]
-    Refused(&'static str),
-    /// The object does not fit into a netlink message.
-    #[error(transparent)]
-    TooLarge(#[from] TooLarge),
-}
+/// The flags of a create, which fails if the object exists.
+const CREATE: u16 = NLM_F_CREATE | NLM_F_EXCL;
+/// The flags of a change of an object that may exist.
+const REPLACE: u16 = NLM_F_CREATE | NLM_F_REPLACE;
 
 const SHORT: &str = "it is shorter than its fixed part";
 const BROKEN: &str = "its attributes break off";
@@ -115,11 +103,7 @@ fn read_ip_of(family: Family, payload: &[u8]) -> Option<IpAddr> {
 
 /// Stores a value that was read, and returns whether there is one.
 fn take<T>(slot: &mut T, read: Option<T>) -> bool {
-    let understood = read.is_some();
-    if let Some(value) = read {
-        *slot = value;
-    }
-    understood
+    read.map(|value| *slot = value).is_some()
 }
 
 /// Returns the interface index of a device.

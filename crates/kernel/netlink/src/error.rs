@@ -5,8 +5,9 @@
 
 use std::io;
 
+use trueup_net::Dev;
+
 use crate::kernel_error::{ErrnoText, KernelError};
-use crate::wire::TooLarge;
 
 /// The kind of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -183,10 +184,31 @@ impl From<KernelError> for Error {
     }
 }
 
-impl From<TooLarge> for Error {
-    fn from(_: TooLarge) -> Self {
-        Self::too_large("an attribute or the message outgrew its length field")
+impl From<EncodeError> for Error {
+    fn from(error: EncodeError) -> Self {
+        match error {
+            EncodeError::TooLarge => {
+                Self::too_large("an attribute or the message outgrew its length field")
+            }
+            EncodeError::Unresolved(_) => Self::malformed("a device has no interface index"),
+            EncodeError::Refused(why) => Self::malformed(why),
+        }
     }
+}
+
+/// The reason why no message was encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EncodeError {
+    /// A device has no known interface index (yet).
+    #[error("the device {0:?} has no interface index")]
+    Unresolved(Dev),
+    /// The message would be wrong, or would touch more than this object.
+    #[error("refused: {0}")]
+    Refused(&'static str),
+    /// An attribute or the message is longer than its length field can say.
+    #[error("a netlink attribute or message is too large for its length field")]
+    TooLarge,
 }
 
 /// Returns whether an errno says that a resource was exhausted that is freed again: descriptors
@@ -216,18 +238,17 @@ mod tests {
 
     #[test]
     fn a_namespace_that_could_not_be_opened_is_gone_only_where_nothing_bears_its_name() {
-        let of = |errno| {
+        use libc::{EAGAIN, EINVAL, EMFILE, ENFILE, ENOENT, ENOMEM, ENOTDIR, EPERM, ESRCH};
+        let gone = [ENOENT, ESRCH, ENOTDIR, EINVAL].map(|errno| (errno, true, false));
+        let transient = [EMFILE, ENFILE, ENOMEM, EAGAIN].map(|errno| (errno, false, true));
+        for (errno, is_gone, is_retryable) in
+            gone.into_iter().chain(transient).chain([(EPERM, false, false)])
+        {
             let source = io::Error::from_raw_os_error(errno);
-            Error::namespace("cannot open it".to_owned(), Some(source))
-        };
-        for errno in [libc::ENOENT, libc::ESRCH, libc::ENOTDIR, libc::EINVAL] {
-            assert!(of(errno).is_gone() && !of(errno).is_retryable(), "{errno}");
+            let error = Error::namespace("cannot open it".to_owned(), Some(source));
+            let found = (error.is_gone(), error.is_retryable());
+            assert_eq!(found, (is_gone, is_retryable), "{errno}");
         }
-        let transient = [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EAGAIN];
-        for errno in transient {
-            assert!(!of(errno).is_gone() && of(errno).is_retryable(), "{errno}");
-        }
-        assert!(!of(libc::EPERM).is_gone());
         let other = Error::namespace("it is not a network namespace".to_owned(), None);
         assert!(other.is_gone());
     }

@@ -5,7 +5,7 @@
 //! `NLM_F_ACK_TLVS` is set. An `NLMSG_DONE` holds no request: a dump's own error and its
 //! attributes stand at its front. Source: `linux/netlink.h`.
 
-use crate::kernel_error::KernelError;
+use crate::kernel_error::{Answer, KernelError};
 use crate::wire::{
     ATTR_HEADER_LEN, Attrs, HEADER_LEN, Header, Message, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLMSG_DONE,
     align, read_i32, read_string, read_u16, read_u32,
@@ -19,14 +19,13 @@ const NLMSGERR_ATTR_MISS_TYPE: u16 = 5;
 ///
 /// `request` is the message that it answers, with its header, to resolve offsets; empty if unknown.
 /// Returns `None` when the payload is too short for an errno.
-pub(crate) fn answer(message: &Message<'_>, request: &[u8]) -> Option<Result<(), KernelError>> {
-    let errno = read_i32(message.body.get(..4)?)?;
-    let errno = match errno {
+pub(crate) fn answer(message: &Message<'_>, request: &[u8]) -> Answer {
+    let errno = match read_i32(message.body.get(..4)?)? {
         0 => return Some(Ok(())),
-        ..0 => errno.saturating_neg(),
+        errno @ ..0 => errno.saturating_neg(),
         // The return value of the kernel's dump function: no error.
         1.. if message.header.kind == NLMSG_DONE => return Some(Ok(())),
-        1.. => errno,
+        errno => errno,
     };
     let mut error = KernelError::from_errno(errno);
     if message.header.flags & NLM_F_ACK_TLVS != 0 {
@@ -158,14 +157,14 @@ mod tests {
     #[test]
     fn message_offset_and_missing_type_are_read_behind_a_capped_or_an_echoed_request() {
         let request = request();
-        let tlvs = |message: &mut MessageWriter<'_>| {
-            message.attr_string(NLMSGERR_ATTR_MSG, b"Invalid metric");
-            message.attr_u32(NLMSGERR_ATTR_OFFS, 32);
-            message.attr_u32(NLMSGERR_ATTR_MISS_TYPE, 5);
-        };
         let capped = NLM_F_CAPPED | NLM_F_ACK_TLVS;
         for (flags, echo) in [(capped, &request[..16]), (NLM_F_ACK_TLVS, &request[..])] {
-            let error = read(&error(flags, 22, echo, tlvs), &request).unwrap().unwrap_err();
+            let bytes = error(flags, 22, echo, |message| {
+                message.attr_string(NLMSGERR_ATTR_MSG, b"Invalid metric");
+                message.attr_u32(NLMSGERR_ATTR_OFFS, 32);
+                message.attr_u32(NLMSGERR_ATTR_MISS_TYPE, 5);
+            });
+            let error = read(&bytes, &request).unwrap().unwrap_err();
             assert_eq!(error.errno(), 22);
             assert_eq!(error.message(), Some("Invalid metric"));
             assert_eq!(error.attribute(), Some((32, &[8, 2][..])));

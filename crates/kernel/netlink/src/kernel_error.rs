@@ -3,6 +3,10 @@
 use std::fmt;
 use std::io;
 
+/// The kernel's answer to one message. `None` if the answer was lost: the kernel may or may not
+/// have carried the message out. Observe again.
+pub type Answer = Option<Result<(), KernelError>>;
+
 /// The kernel's refusal of one message.
 ///
 /// Displayed as `No such device: Device does not exist (ENODEV 19)`: the errno's text, the kernel's

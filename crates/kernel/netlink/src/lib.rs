@@ -18,14 +18,13 @@ mod socket_options;
 mod transport;
 pub mod wire;
 
-pub use batch::{BATCH_BYTES, BATCH_MESSAGES, Batch, Outcome, Push};
+pub use batch::{BATCH_BYTES, BATCH_MESSAGES, Batch};
 pub use boot_id::boot_id;
 pub use dump::{DUMP_ATTEMPTS, Dump, DumpStep};
 pub use error::{Error, ErrorKind, is_transient};
-pub use kernel_error::KernelError;
-pub use markers::{Marker, Markers, markers};
+pub use kernel_error::{Answer, KernelError};
+pub use markers::marker;
 pub use multicast::Multicast;
 pub use netns::{Namespace, NamespaceId};
 pub use socket::{DEFAULT_TIMEOUT, Socket};
-pub use transport::Group;
-pub use transport::{Connect, Transport};
+pub use transport::{Connect, Group, Transport};

@@ -1,8 +1,8 @@
-//! [`markers`]: the kinds of objects on which the kernel keeps the protocol that marks their owner.
+//! [`marker`]: whether the kernel keeps the protocol that marks an object's owner.
 //!
 //! A kernel drops an attribute that it does not know from a write, without an error. So a writer
 //! that recognises its objects by their marker has to know beforehand whether the kernel keeps it.
-//! [`markers`] writes nothing to find out: it requests dumps, which needs no privilege.
+//! [`marker`] writes nothing to find out: it requests dumps, which needs no privilege.
 //!
 //! - *Routes* and *nexthop objects* have it in their fixed header, on every kernel that has them.
 //! - A kernel with `FRA_PROTOCOL` (Linux 4.17) puts it on every *rule*, even as 0
@@ -18,7 +18,7 @@
 //!
 //! Forwarding entries (`AF_BRIDGE`) are no neighbours here: the kernel drops their `NDA_PROTOCOL`.
 
-use trueup_net::{Kind, Kinds};
+use trueup_net::Kind;
 
 use crate::codec;
 use crate::dump::DumpStep;
@@ -26,69 +26,43 @@ use crate::error::Error;
 use crate::socket::Socket;
 use crate::wire::{MessageWriter, NLA_TYPE_MASK, NLM_F_REQUEST};
 
-/// The kernel's treatment of the marker of a kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Marker {
-    /// The kernel stores and reports it.
-    Kept,
-    /// The kernel drops it without an error.
-    NotKept,
-    /// It is unknown: it was not asked for, or there was no rule to look at, and so no rule of any
-    /// owner.
-    Unknown,
-}
-
-/// The result of [`markers`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub struct Markers {
-    /// `rtm_protocol` of IPv4 and IPv6 routes: always kept.
-    pub route: Marker,
-    /// `FRA_PROTOCOL` of rules.
-    pub rule: Marker,
-    /// `NDA_PROTOCOL` of IPv4 and IPv6 neighbours and proxies.
-    pub neighbour: Marker,
-    /// `IFA_PROTO` of addresses: kept only if it is in both families. Up to some version between
-    /// Linux 6.1 and 6.12 a replace of an IPv4 address leaves it as it was.
-    pub address: Marker,
-    /// `nhm_protocol` of nexthop objects: always kept.
-    pub nexthop: Marker,
-}
-
-/// Returns which markers the kernel keeps of the given kinds, in the socket's namespace; those of
-/// other kinds that it would have to ask for are [`Marker::Unknown`]. It changes nothing and needs
-/// no privilege. It costs four refused dumps for addresses, two for neighbours, and for rules a
-/// dump of those of IPv4 multicast routing, or of all where there is none; once for a namespace is
-/// enough, unless rules were [`Marker::Unknown`].
+/// Returns whether the kernel stores and reports the marker of a kind of objects, in the socket's
+/// namespace. `None` if it is unknown: there was no rule of any owner to look at, or links and other
+/// kinds have no marker.
+///
+/// Routes and nexthop objects cost no question. Addresses cost four refused dumps: their marker is
+/// kept only if it is in both families. Up to some version between Linux 6.1 and 6.12 a replace of
+/// an IPv4 address leaves the marker as it was. Neighbours cost two refused dumps, and rules a dump
+/// of those of IPv4 multicast routing, or of all where there is none. Once for a namespace is
+/// enough, unless the answer was `None`.
 ///
 /// # Errors
 ///
 /// As for [`Socket::dump`], when the kernel could not be asked or gave an unexpected answer.
-pub fn markers(socket: &mut Socket, kinds: Kinds) -> Result<Markers, Error> {
-    let mut markers = Markers {
-        route: Marker::Kept,
-        rule: Marker::Unknown,
-        neighbour: Marker::Unknown,
-        address: Marker::Unknown,
-        nexthop: Marker::Kept,
-    };
-    if kinds.contains(Kind::Address) {
-        let mut address = |family| {
-            let header = [family, 0, 0, 0, 0, 0, 0, 0];
-            marker_of_attribute(socket, codec::address::GET, &header, IFA_PROTO)
-        };
-        let (inet, inet6) = (address(AF_INET)?, address(AF_INET6)?);
-        // The worse of both.
-        markers.address = inet.max(inet6);
+pub fn marker(socket: &mut Socket, kind: Kind) -> Result<Option<bool>, Error> {
+    match kind {
+        Kind::Route | Kind::Nexthop => Ok(Some(true)),
+        Kind::Address => {
+            let mut is_kept = true;
+            for family in [AF_INET, AF_INET6] {
+                let header = [family, 0, 0, 0, 0, 0, 0, 0];
+                is_kept &= knows_attribute(socket, codec::address::GET, &header, IFA_PROTO)?;
+            }
+            Ok(Some(is_kept))
+        }
+        Kind::Neighbour => {
+            knows_attribute(socket, codec::neighbour::GET, &[0; 12], NDA_PROTOCOL).map(Some)
+        }
+        Kind::Rule => match marker_of_rules(socket, IPMR) {
+            Ok(None) => marker_of_rules(socket, AF_UNSPEC),
+            // The kernel has no such rules.
+            Err(error) if error.errno() == Some(libc::EAFNOSUPPORT) => {
+                marker_of_rules(socket, AF_UNSPEC)
+            }
+            found => found,
+        },
+        _ => Ok(None),
     }
-    if kinds.contains(Kind::Rule) {
-        markers.rule = marker_of_rules(socket)?;
-    }
-    if kinds.contains(Kind::Neighbour) {
-        let (get, header) = (codec::neighbour::GET, &[0; 12]);
-        markers.neighbour = marker_of_attribute(socket, get, header, NDA_PROTOCOL)?;
-    }
-    Ok(markers)
 }
 
 const IFA_PROTO: u16 = 11;
@@ -105,19 +79,16 @@ const IPMR: u8 = 128;
 const AF_UNSPEC: u8 = 0;
 
 /// Returns whether the kernel knows an attribute, by its message about a dump request with it.
-fn marker_of_attribute(
+fn knows_attribute(
     socket: &mut Socket,
     kind: u16,
     header: &[u8],
     number: u16,
-) -> Result<Marker, Error> {
+) -> Result<bool, Error> {
     let Some(unknown) = refusal(socket, kind, header, UNUSED_ATTRIBUTE)? else {
-        return Ok(Marker::NotKept);
+        return Ok(false);
     };
-    Ok(match refusal(socket, kind, header, number)? {
-        Some(words) if words == unknown => Marker::NotKept,
-        _ => Marker::Kept,
-    })
+    Ok(refusal(socket, kind, header, number)?.is_none_or(|words| words != unknown))
 }
 
 /// Returns the kernel's message about a dump request with an attribute; `None` if it dumps.
@@ -142,34 +113,21 @@ fn refusal(
     }
 }
 
-/// Returns whether rules show their marker. An incomplete dump is enough: one rule shows it.
-fn marker_of_rules(socket: &mut Socket) -> Result<Marker, Error> {
-    match marker_of_family(socket, IPMR) {
-        Ok(Marker::Unknown) => marker_of_family(socket, AF_UNSPEC),
-        // The kernel has no such rules.
-        Err(error) if error.errno() == Some(libc::EAFNOSUPPORT) => {
-            marker_of_family(socket, AF_UNSPEC)
-        }
-        found => found,
-    }
-}
-
-fn marker_of_family(socket: &mut Socket, family: u8) -> Result<Marker, Error> {
+/// Returns whether the rules of a family show their marker; `None` if there is none. An incomplete
+/// dump is enough: one rule shows it.
+fn marker_of_rules(socket: &mut Socket, family: u8) -> Result<Option<bool>, Error> {
     let mut request = Vec::new();
     let mut message = MessageWriter::begin(&mut request, codec::rule::GET, NLM_F_REQUEST);
     message.body(&[family, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     message.finish()?;
-    let mut found = Marker::Unknown;
+    let mut found = None;
     let _one_is_enough = socket.dump(&request, |step| {
-        let DumpStep::Message(message) = step else {
-            return;
-        };
-        let Some((_, mut attrs)) = message.split(12) else {
-            return;
-        };
-        let shown = attrs.any(|(number, _)| number == FRA_PROTOCOL);
-        // The better of all.
-        found = found.min(if shown { Marker::Kept } else { Marker::NotKept });
+        if let DumpStep::Message(message) = step
+            && let Some((_, mut attrs)) = message.split(12)
+        {
+            let is_shown = attrs.any(|(number, _)| number == FRA_PROTOCOL);
+            found = Some(is_shown || found == Some(true));
+        }
     })?;
     Ok(found)
 }
@@ -183,13 +141,13 @@ mod tests {
     #[test]
     fn whoever_asks_is_answered() {
         let mut socket = Socket::open(&Namespace::current()).unwrap();
-        let found = markers(&mut socket, Kinds::ALL).unwrap();
-        assert_eq!((found.route, found.nexthop), (Marker::Kept, Marker::Kept));
-        assert_ne!(found.neighbour, Marker::Unknown);
-        assert_ne!(found.address, Marker::Unknown);
+        for kind in [Kind::Address, Kind::Neighbour] {
+            assert_ne!(marker(&mut socket, kind).unwrap(), None);
+        }
         let sequence = socket.sequence;
-        let found = markers(&mut socket, Kinds::NONE.with(Kind::Route)).unwrap();
-        assert_eq!((found.route, found.address), (Marker::Kept, Marker::Unknown));
+        for kind in [Kind::Route, Kind::Nexthop] {
+            assert_eq!(marker(&mut socket, kind).unwrap(), Some(true));
+        }
         assert_eq!(socket.sequence, sequence, "routes need no question");
     }
 }

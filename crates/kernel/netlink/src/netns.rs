@@ -59,22 +59,10 @@ struct Open {
     name: Box<str>,
 }
 
-/// What tells a network namespace from all others. It keeps its id, and no other gets it, for as
+/// The id of a network namespace: the device and the inode of its file, or 0, which is no device,
+/// and a [connector's](Connect) cookie. The namespace keeps its id, and no other gets it, for as
 /// long as something keeps the namespace: a socket or a descriptor in it, a process, a mount.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NamespaceId(Id);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Id {
-    File { device: u64, inode: u64 },
-    Connector(u64),
-}
-
-impl Id {
-    fn of(status: &rustix::fs::Stat) -> Id {
-        Id::File { device: status.st_dev, inode: status.st_ino }
-    }
-}
+pub type NamespaceId = (u64, u64);
 
 impl Namespace {
     /// Returns the namespace of the thread that uses it.
@@ -90,26 +78,23 @@ impl Namespace {
     /// [`Namespace`](crate::ErrorKind::Namespace) when the name is empty, `.`, `..`, or has a `/`
     /// or a NUL in it. Whether it exists shows when it is used.
     pub fn named(name: impl Into<String>) -> Result<Self, Error> {
-        let name = name.into();
-        if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
+        let named: String = name.into();
+        if ["", ".", ".."].contains(&&*named) || named.contains(['/', '\0']) {
             let message = format!(
-                "{name:?} is not the name of a network namespace: a name is one file name under \
+                "{named:?} is not the name of a network namespace: a name is one file name under \
                  {NAMED}, a path has a '/' in it, a process is pid:N"
             );
             return Err(Error::namespace(message, None));
         }
-        Ok(Self(Which::Name(name)))
+        Ok(Self(Which::Name(named)))
     }
 
     /// Returns the namespace of a file, such as a bind mount of `/proc/PID/ns/net`. That path
     /// itself names the process, as [`pid`](Self::pid) does.
     #[must_use]
     pub fn path(path: impl Into<PathBuf>) -> Self {
-        let path = path.into();
-        match Process::of_path(&path) {
-            Some(process) => Self(Which::Process(process)),
-            None => Self(Which::Path(path)),
-        }
+        let file: PathBuf = path.into();
+        Self(Process::of_path(&file).map_or_else(|| Which::Path(file), Which::Process))
     }
 
     /// Returns the namespace that a process is in when it is used. A process in the namespace of
@@ -183,20 +168,21 @@ impl Namespace {
     ///
     /// As [`open`](Self::open), but a file that is no network namespace has an id as well.
     pub fn id(&self) -> Result<NamespaceId, Error> {
-        let unreadable = |errno: rustix::io::Errno| self.unopened(&self.file(), errno.into());
         let status = match &self.0 {
-            Which::Fd(open) => rustix::fs::fstat(&open.fd).map_err(unreadable)?,
-            Which::Process(process) => return Ok(NamespaceId(inode(&process.open_namespace()?)?)),
+            Which::Fd(open) => rustix::fs::fstat(&open.fd),
+            Which::Process(process) => return inode(&process.open_namespace()?),
             Which::Through(connector) => {
                 let cookie = connector.namespace_cookie().map_err(|source| {
                     let message = format!("cannot reach network namespace {self}: {source}");
                     Error::namespace(message, Some(source))
                 })?;
-                return Ok(NamespaceId(Id::Connector(cookie)));
+                return Ok((0, cookie));
             }
-            _ => rustix::fs::stat(self.file()).map_err(unreadable)?,
+            _ => rustix::fs::stat(self.file()),
         };
-        Ok(NamespaceId(Id::of(&status)))
+        status
+            .map(|status| (status.st_dev, status.st_ino))
+            .map_err(|errno| self.unopened(&self.file(), errno.into()))
     }
 
     /// Returns the first of the names that `ip netns` gave to the namespace; `None` if it has none,
@@ -271,16 +257,12 @@ impl Namespace {
             return process.open_namespace();
         }
         let file = self.file();
-        let not_one = || {
-            let message = format!("{} is not a network namespace", file.display());
-            Error::namespace(message, None)
-        };
         let fd = match &self.0 {
             Which::Current | Which::Fd(_) | Which::Through(_) | Which::Process(_) => {
                 open_link(CWD, &file).map_err(|errno| self.unopened(&file, errno.into()))?
             }
             Which::Name(_) | Which::Path(_) => match open_walked(&file) {
-                Err(error) if error.kind() == ErrorKind::NotRegular => return Err(not_one()),
+                Err(error) if error.kind() == ErrorKind::NotRegular => return Err(no_netns(&file)),
                 opened => opened.map_err(|error| {
                     let code = error.raw_os_error().map(io::Error::from_raw_os_error);
                     self.unopened(&file, code.unwrap_or_else(|| error.into()))
@@ -289,21 +271,22 @@ impl Namespace {
         };
         let on = rustix::fs::fstatfs(&fd).map_err(|errno| self.unopened(&file, errno.into()))?;
         if i128::from(on.f_type) != i128::from(libc::NSFS_MAGIC) {
-            return Err(not_one());
+            return Err(no_netns(&file));
         }
         Ok(fd)
     }
 
     fn unopened(&self, file: &Path, source: io::Error) -> Error {
-        let file = file.display();
         let is_missing = matches!(source.kind(), io::ErrorKind::NotFound)
             || source.raw_os_error() == Some(libc::ESRCH);
         let message = match &self.0 {
             Which::Name(name) if is_missing => {
-                format!("there is no network namespace {name:?}: {file}: {source}")
+                format!("there is no network namespace {name:?}: {}: {source}", file.display())
             }
-            _ if is_missing => format!("there is no network namespace at {file}: {source}"),
-            _ => format!("cannot open network namespace {file}: {source}"),
+            _ if is_missing => {
+                format!("there is no network namespace at {}: {source}", file.display())
+            }
+            _ => format!("cannot open network namespace {}: {source}", file.display()),
         };
         Error::namespace(message, Some(source))
     }
@@ -320,6 +303,10 @@ impl Namespace {
         };
         Error::namespace(message, Some(source))
     }
+}
+
+fn no_netns(file: &Path) -> Error {
+    Error::namespace(format!("{} is not a network namespace", file.display()), None)
 }
 
 /// Opens a link that the kernel makes, below `/proc`.
@@ -350,12 +337,12 @@ pub(crate) fn open_own() -> Result<OwnedFd, Error> {
 }
 
 /// Returns what tells an open namespace from all others.
-pub(crate) fn inode(namespace: &OwnedFd) -> Result<Id, Error> {
+pub(crate) fn inode(namespace: &OwnedFd) -> Result<NamespaceId, Error> {
     let status = rustix::fs::fstat(namespace).map_err(|errno| {
         let message = format!("cannot tell the network namespace: {errno}");
         Error::namespace(message, Some(errno.into()))
     })?;
-    Ok(Id::of(&status))
+    Ok((status.st_dev, status.st_ino))
 }
 
 /// Runs `work`, which enters the namespace `name`, on a thread that ends with it. A panic goes
@@ -473,12 +460,15 @@ mod tests {
 
     #[test]
     fn a_panic_inside_goes_through() {
-        let inside = || Namespace::path("/proc/self/ns/net").enter(|| panic!("inside"));
-        if rustix::process::geteuid().is_root() {
-            let panic = std::panic::catch_unwind(inside).unwrap_err();
-            assert_eq!(panic.downcast_ref::<&str>(), Some(&"inside"));
-        } else {
-            assert!(inside().unwrap_err().is_permission());
+        let entered = std::panic::catch_unwind(|| {
+            Namespace::path("/proc/self/ns/net").enter(|| panic!("inside"))
+        });
+        match entered {
+            Err(panic) => assert_eq!(panic.downcast_ref::<&str>(), Some(&"inside")),
+            Ok(entered) => {
+                assert!(!rustix::process::geteuid().is_root());
+                assert!(entered.unwrap_err().is_permission());
+            }
         }
     }
 }

@@ -33,14 +33,15 @@ impl Process {
     /// Returns the process that `/proc/PID/ns/net` is the namespace of.
     pub(crate) fn of_path(path: &Path) -> Option<Process> {
         let mut parts = path.strip_prefix("/proc").ok()?.components();
-        let Component::Normal(pid) = parts.next()? else {
+        let Component::Normal(number) = parts.next()? else {
             return None;
         };
-        let pid = pid.to_str()?;
-        let is_namespace = parts.as_path() == Path::new("ns/net");
-        let is_number = pid.bytes().all(|byte| byte.is_ascii_digit());
-        let pid = pid.parse().ok().filter(|_| is_namespace && is_number)?;
-        Some(Process::named(pid, path.to_str()?.to_owned()))
+        let digits = number.to_str()?;
+        let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+        if !is_number || parts.as_path() != Path::new("ns/net") {
+            return None;
+        }
+        Some(Process::named(digits.parse().ok()?, path.to_str()?.to_owned()))
     }
 
     fn named(pid: u32, name: String) -> Process {
@@ -177,21 +178,20 @@ mod tests {
 
     #[test]
     fn a_process_that_has_the_number_of_one_that_ended_is_another() {
-        let cookie = |it: &Namespace| Socket::open(it).unwrap().netns_cookie().unwrap();
         let Some(process) = elsewhere(sleeper) else {
             return;
         };
         let pid = process.0.id();
         let names = [format!("pid:{pid}"), format!("/proc/{pid}/ns/net")];
         let used = names.map(|name| name.parse::<Namespace>().unwrap());
-        let before = cookie(&used[0]);
-        assert_eq!(cookie(&used[1]), before);
+        let before = used[0].cookie().unwrap();
+        assert_eq!(used[1].cookie().unwrap(), before);
         drop(process);
         let Some(Some(_heir)) = elsewhere(|| heir(pid)) else {
             return;
         };
         // It is there, for a caller who names it now.
-        assert_ne!(cookie(&Namespace::pid(pid)), before);
+        assert_ne!(Namespace::pid(pid).cookie().unwrap(), before);
         for namespace in &used {
             for error in [
                 namespace.open().map(drop).unwrap_err(),

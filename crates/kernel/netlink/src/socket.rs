@@ -443,9 +443,10 @@ mod tests {
     fn silence_ends_in_a_timeout() {
         let mut socket = Socket::open(&Namespace::current()).unwrap();
         let bound = Duration::from_millis(20);
-        let never = |_: Reply<'_>| Ok(ControlFlow::<()>::Continue(()));
         let begin = std::time::Instant::now();
-        let error = replies(&mut socket.channel, bound, 77, never).unwrap_err();
+        let error =
+            replies(&mut socket.channel, bound, 77, |_| Ok(ControlFlow::<()>::Continue(())))
+                .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Timeout);
         assert!(begin.elapsed() >= bound);
     }

@@ -12,7 +12,7 @@ mod writer;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-pub use writer::{MessageWriter, TooLarge};
+pub use writer::MessageWriter;
 
 /// Length of a netlink message header (`struct nlmsghdr`) in bytes.
 pub const HEADER_LEN: usize = 16;

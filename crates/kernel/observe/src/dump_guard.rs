@@ -116,10 +116,10 @@ impl<'a> DumpGuard<'a> {
     /// Takes note of a row.
     pub(crate) fn row(&mut self, position: Option<RowPosition>) {
         let before = self.part.map_or(self.last, |(_, last)| last);
-        if let (Some(before), Some(position)) = (before, position)
-            && before.table != position.table
+        if let (Some((before, _)), Some((table, _))) = (before, position)
+            && before != table
         {
-            self.passed.insert(before.table);
+            self.passed.insert(before);
         }
         match &mut self.part {
             Some((_, last)) => *last = position,
@@ -184,7 +184,7 @@ impl<'a> DumpGuard<'a> {
                     Event::Route4 { table, dst },
                 ) => {
                     if only.is_none_or(|only| only == table) {
-                        now.push(RowPosition { table, dst });
+                        now.push((table, dst));
                     }
                     false
                 }
@@ -229,18 +229,14 @@ impl<'a> DumpGuard<'a> {
     /// or the end.
     fn check_border(&mut self, last: Option<RowPosition>, first: Option<RowPosition>) {
         let passed = &self.passed;
-        self.disturbed |= self.recent.iter().flatten().any(|position| match (last, first) {
-            (Some(last), _) if position.table != last.table && passed.contains(&position.table) => {
-                false
-            }
-            (Some(last), Some(first)) if last.table == first.table => {
-                position.table == last.table && (last.dst..=first.dst).contains(&position.dst)
+        self.disturbed |= self.recent.iter().flatten().any(|&(table, dst)| match (last, first) {
+            (Some((before, _)), _) if table != before && passed.contains(&table) => false,
+            (Some((before, from)), Some((after, to))) if before == after => {
+                table == before && (from..=to).contains(&dst)
             }
             (last, first) => {
-                last.is_none_or(|last| position.table != last.table || position.dst >= last.dst)
-                    && first.is_none_or(|first| {
-                        position.table != first.table || position.dst <= first.dst
-                    })
+                last.is_none_or(|(before, from)| table != before || dst >= from)
+                    && first.is_none_or(|(after, to)| table != after || dst <= to)
             }
         });
     }

@@ -1,10 +1,9 @@
 //! [`Snapshot`]: the objects of a namespace, and which kinds are complete.
 
 use trueup_net::{
-    ForwardingEntry, IfName, Kind, Link, ObjectKind as _, Observed, OfKind, each_kind,
+    ForwardingEntry, IfName, Kind, Link, LinkStatus, ObjectKind as _, Observed, OfKind, each_kind,
 };
 use trueup_netlink::Error;
-use trueup_netlink::codec::link::DecodedLink;
 use trueup_netlink::codec::{ReadScope, forwarding, link};
 
 use crate::completeness::{Incomplete, ReadResult};
@@ -47,8 +46,8 @@ impl Observer {
     pub fn snapshot(&mut self, scope: &ReadScope) -> Result<Snapshot, Error> {
         let (mut links, incomplete) = self.links()?;
         link::name_peers(&mut links);
-        let link_status = links.iter().map(|link| (link.link.index, link.status)).collect();
-        let mut links: Vec<Link> = links.into_iter().map(|decoded| decoded.link).collect();
+        let link_status = links.iter().map(|(link, status)| (link.index, *status)).collect();
+        let mut links: Vec<Link> = links.into_iter().map(|(link, _)| link).collect();
         links.sort_by_key(|link| link.name);
         let mut snapshot = self.snapshot_beside(scope, &links)?;
         snapshot.observed.link_status = link_status;
@@ -87,7 +86,7 @@ impl Observer {
         let mut request = Vec::new();
         let _fixed_size = link::request_by_name(&mut request, name);
         match self.socket.query(&request, |message| link::decode(message.body)) {
-            Ok(Ok(Some(decoded))) => Ok(Some(decoded.link.index)),
+            Ok(Ok(Some((link, _)))) => Ok(Some(link.index)),
             Ok(_) => Ok(None),
             Err(error) if error.errno() == Some(libc::ENODEV) => Ok(None),
             Err(error) => Err(error),
@@ -95,9 +94,8 @@ impl Observer {
     }
 
     /// Reads the links with their status and the indexes of veth peers.
-    fn links(&mut self) -> ReadResult<DecodedLink> {
-        let mut request = Vec::new();
-        let _fixed_size = link::dump_request(&mut request);
+    fn links(&mut self) -> ReadResult<(Link, LinkStatus)> {
+        let request = link::dump_request();
         let dump = DumpRequest { kind: Kind::Link, request: &request, row_type: link::NEW };
         self.read_flagged(&dump, &mut link::decode)
     }
@@ -111,8 +109,7 @@ impl Observer {
         &mut self,
         mut keep: impl FnMut(&ForwardingEntry) -> bool,
     ) -> Result<(Vec<ForwardingEntry>, Option<Incomplete>), Error> {
-        let mut request = Vec::new();
-        let _fixed_size = forwarding::dump_request(&mut request);
+        let request = forwarding::dump_request();
         let dump =
             DumpRequest { kind: Kind::Neighbour, request: &request, row_type: forwarding::NEW };
         let mut decode = |body: &[u8]| Ok(forwarding::decode(body)?.filter(&mut keep));

@@ -1,7 +1,7 @@
 //! The sockets in a namespace, kept from pass to pass while subscribed.
 
 use trueup_net::{Desired, Kind, Kinds, ObjectKind as _, Routes, each_kind};
-use trueup_netlink::{Markers, Namespace, markers};
+use trueup_netlink::{Namespace, marker};
 use trueup_observe::Observer;
 
 use crate::Error;
@@ -10,8 +10,8 @@ use crate::ownership::record_key::SourceKind as _;
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) observer: Observer,
-    /// What this kernel stores a protocol on, of the kinds that it was asked about.
-    markers: Option<(Kinds, Markers)>,
+    /// The kinds that the kernel was asked about, and those on which it stores no protocol.
+    unstored: Option<(Kinds, Kinds)>,
 }
 
 /// A dump of more routes comes in several parts.
@@ -37,12 +37,12 @@ impl Connection {
     }
 
     fn over(observer: Observer) -> Connection {
-        Connection { observer, markers: None }
+        Connection { observer, unstored: None }
     }
 
-    /// Finds out what this kernel stores a protocol on. It is asked once, and only about what
-    /// matters to one of the kinds.
-    pub(crate) fn markers(&mut self, kinds: Kinds) -> Result<Option<Markers>, Error> {
+    /// Returns the kinds on which this kernel stores no protocol. It is asked once, and only about
+    /// what matters to one of `kinds`. A rule's marker is unknown only where there are no rules.
+    pub(crate) fn unstored(&mut self, kinds: Kinds) -> Result<Kinds, Error> {
         let mut asked = Kinds::NONE;
         each_kind!(K => if K::MARKER_IS_ASKED && kinds.contains(K::KIND) {
             asked = asked.with(K::KIND);
@@ -51,16 +51,18 @@ impl Connection {
         if kinds.contains(Kind::Link) || kinds.contains(Kind::Address) {
             asked = asked.with(Kind::Address).with(Kind::Neighbour);
         }
-        if asked == Kinds::NONE {
-            return Ok(None);
+        if let Some((known, unstored)) = self.unstored
+            && known == asked
+        {
+            return Ok(unstored);
         }
-        match self.markers {
-            Some((known, markers)) if known == asked => Ok(Some(markers)),
-            _ => {
-                let found = markers(self.observer.socket(), asked)?;
-                self.markers = Some((asked, found));
-                Ok(Some(found))
+        let mut unstored = Kinds::NONE;
+        for kind in Kind::ALL {
+            if asked.contains(kind) && marker(self.observer.socket(), kind)? == Some(false) {
+                unstored = unstored.with(kind);
             }
         }
+        self.unstored = Some((asked, unstored));
+        Ok(unstored)
     }
 }

@@ -8,7 +8,7 @@ pub(crate) mod record_key;
 use std::sync::Arc;
 
 use trueup_net::{Kind, Kinds, Policy};
-use trueup_netlink::{Marker, Markers, Namespace, boot_id};
+use trueup_netlink::{Namespace, boot_id};
 use trueup_reconcile::LedgerScope;
 
 use crate::{Error, OnConflict, Options, Ownership};
@@ -32,22 +32,8 @@ pub fn ledger_scope_of(cookie: u64, boot_id: impl Into<String>) -> LedgerScope {
     LedgerScope::new(cookie.to_string(), boot_id)
 }
 
-/// Returns what proves objects to be ours on a kernel that stores these markers.
-pub(crate) fn policy(markers: Option<Markers>, options: &Options) -> Result<Policy, Error> {
-    let mut unstored = Kinds::NONE;
-    if let Some(markers) = markers {
-        let stored = [
-            (Kind::Address, markers.address),
-            (Kind::Neighbour, markers.neighbour),
-            (Kind::Rule, markers.rule),
-        ];
-        // Where it could not be found out, there is no rule whose marker could be missing.
-        unstored = stored
-            .into_iter()
-            .filter(|(_, marker)| *marker == Marker::NotKept)
-            .map(|(kind, _)| kind)
-            .collect();
-    }
+/// Returns what proves objects to be ours, on a kernel that stores no protocol on some kinds.
+pub(crate) fn policy(unstored: Kinds, options: &Options) -> Result<Policy, Error> {
     let mut by_ledger = unstored;
     // Of nexthop objects it is the marker: every kernel that has them keeps it.
     for kind in Kind::DECLARED {

@@ -140,7 +140,7 @@ impl Rtnl {
             .into_iter()
             .filter(|kind| desired.managed().contains(*kind) || more.contains(*kind))
             .collect();
-        let policy = policy(connection.markers(kinds)?, options)?;
+        let policy = policy(connection.unstored(kinds)?, options)?;
         let mode = (Facts::default(), Mode::look());
         let observer = &mut connection.observer;
         let mut pass = Pass::open(observer, mode, desired, options, policy, ledger, limits)?;
@@ -241,7 +241,7 @@ impl Source for Rtnl {
         if let Some(events) = &mut self.events {
             events.ignore_own_writes(Some(port));
         }
-        let policy = policy(connection.markers(desired.managed())?, options)?;
+        let policy = policy(connection.unstored(desired.managed())?, options)?;
         let mode = match (limits.extent(), baseline.as_mut()) {
             (Extent::Dirty, Some(baseline)) => {
                 baseline.decide(&self.history, desired, options, &dirty, limits.due())

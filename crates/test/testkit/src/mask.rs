@@ -23,15 +23,14 @@ const BEYOND: u16 = 0x2000;
 /// kinds. Those of routes and nexthop objects are always kept, and links have none.
 ///
 /// ```
-/// use trueup_net::Kinds;
-/// use trueup_netlink::{Marker, Socket, markers};
+/// use trueup_netlink::{Socket, marker};
 /// use trueup_testkit::model::Kernel;
 /// use trueup_testkit::{Kind, mask};
 ///
 /// let older = mask(Kernel::new().namespace(), &[Kind::Address]);
-/// let found = markers(&mut Socket::open(&older)?, Kinds::ALL)?;
-/// assert_eq!(found.address, Marker::NotKept);
-/// assert_eq!(found.rule, Marker::Kept);
+/// let mut socket = Socket::open(&older)?;
+/// assert_eq!(marker(&mut socket, trueup_net::Kind::Address)?, Some(false));
+/// assert_eq!(marker(&mut socket, trueup_net::Kind::Rule)?, Some(true));
 /// # Ok::<(), trueup_netlink::Error>(())
 /// ```
 pub fn mask(inner: Namespace, hidden: &[Kind]) -> Namespace {

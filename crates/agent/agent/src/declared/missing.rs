@@ -90,6 +90,6 @@ fn alternative_name_of(namespace: &Namespace, name: &IfName) -> Option<IfName> {
     let mut request = Vec::new();
     link::request_by_name(&mut request, name).ok()?;
     let found = socket.query(&request, |message| link::decode(message.body));
-    let link = found.ok()?.ok()??.link;
+    let (link, _) = found.ok()?.ok()??;
     (link.name != *name).then_some(link.name)
 }

@@ -204,12 +204,15 @@ pub struct LinkStatus {
     /// The interface index of the device that it is stacked on, whatever its kind, where that is
     /// in the same namespace.
     pub lower: Option<u32>,
+    /// The interface index of a veth's other end, where that is in the same namespace.
+    pub peer: Option<u32>,
 }
 
 setters! { impl LinkStatus {
     with_running(running: bool);
     with_carrier(carrier: impl Into<Option<bool>>);
     with_lower(lower: impl Into<Option<u32>>);
+    with_peer(peer: impl Into<Option<u32>>);
 } }
 
 /// What identifies a link: its name.

@@ -9,20 +9,15 @@ use trueup_net::{
     Lifetimes, Link, LostRoutes, Scope,
 };
 
-use super::dump_query::ReadScope;
-use super::dump_query::{Consistency, DumpQuery};
-use super::kind_codec::KindCodec;
-use super::kind_codec::{Change, Part, RefusalCause};
+use super::dump_query::{Consistency, DumpQuery, ReadScope, dump_request};
+use super::kind_codec::{Change, KindCodec, Part, RefusalCause};
 use super::{
-    BROKEN, EncodeError, Resolve, Undecodable, family_from, family_number, index_of, read_ip_of,
-    split, take,
+    BROKEN, CREATE, EncodeError, REPLACE, Resolve, Undecodable, family_from, family_number,
+    index_of, read_ip_of, split, take,
 };
 use crate::kernel_error::KernelError;
 use crate::transport::Group;
-use crate::wire::{
-    MessageWriter, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, read_ipv4,
-    read_string, read_u8, read_u32,
-};
+use crate::wire::{MessageWriter, NLM_F_REQUEST, read_ipv4, read_string, read_u8, read_u32};
 
 /// `RTM_NEWADDR`.
 pub const NEW: u16 = 20;
@@ -62,10 +57,12 @@ impl KindCodec for Address {
 
     fn dumps(scope: &ReadScope, is_strict: bool) -> Vec<DumpQuery> {
         let index = scope.only_device().filter(|_| is_strict);
-        let dump = |family| {
-            DumpQuery::new(Consistency::Flagged, |buffer| dump_request(buffer, family, index))
-        };
-        [Family::Inet, Family::Inet6].map(dump).into()
+        [Family::Inet, Family::Inet6]
+            .map(|family| {
+                let head = header(family, 0, 0, Scope::UNIVERSE, index.unwrap_or(0));
+                DumpQuery::new(Consistency::Flagged, dump_request(GET, &head, None))
+            })
+            .into()
     }
 
     fn is_within(&self, scope: &ReadScope) -> bool {
@@ -75,10 +72,9 @@ impl KindCodec for Address {
     /// Makes labels canonical, which needs the names of the devices.
     fn complete(addresses: &mut Vec<Address>, links: &[Link]) {
         let names: BTreeMap<u32, _> = links.iter().map(|link| (link.index, link.name)).collect();
-        let name = |dev: Dev| dev.as_index().and_then(|index| names.get(&index));
-        let all = std::mem::take(addresses).into_iter();
-        addresses.extend(all.map(|address| {
-            let name = name(address.dev);
+        let all = std::mem::take(addresses);
+        addresses.extend(all.into_iter().map(|address| {
+            let name = address.dev.as_index().and_then(|index| names.get(&index));
             address.canonical(name)
         }));
     }
@@ -91,45 +87,51 @@ impl KindCodec for Address {
     /// the address a new route, rightly, or leaves that of another address, where this one has
     /// none.
     fn parts(action: Action, address: &Address, was: Option<&Address>) -> &'static [Part] {
-        let is_permanent = |address: &Address| address.lifetimes.valid == FOREVER;
-        let has_route = |address: &Address| {
-            let without = address.flags.contains(AddressFlags::NOPREFIXROUTE);
-            address.family() == Family::Inet6 && !without
+        let Some(was) = was.filter(|_| action == Action::Update) else {
+            return &[Part::Whole];
         };
-        let lacks_route = |was: &Address| was.lost == LostRoutes::Subnet;
-        if address.family() == Family::Inet
-            && action == Action::Update
-            && was.is_some_and(lacks_route)
-        {
+        if address.family() == Family::Inet && was.lost == LostRoutes::Subnet {
             return &[Part::OtherMetric, Part::Whole];
         }
-        match was.filter(|was| is_permanent(was) && has_route(was)) {
-            Some(_) if action == Action::Update && has_route(address) && !is_permanent(address) => {
-                &[Part::WithoutPrefixRoute, Part::Whole]
-            }
-            _ => &[Part::Whole],
+        let have_routes = [was, address].iter().all(|it| {
+            it.family() == Family::Inet6 && !it.flags.contains(AddressFlags::NOPREFIXROUTE)
+        });
+        if have_routes && was.lifetimes.valid == FOREVER && address.lifetimes.valid != FOREVER {
+            return &[Part::WithoutPrefixRoute, Part::Whole];
         }
+        &[Part::Whole]
     }
 
+    /// A create always writes the lifetimes out; of an IPv4 address that is valid for ever the
+    /// kernel shows no preferred lifetime until it has run out. Of an update the kernel looks at
+    /// lifetimes, metric and protocol, in IPv6 also at flags and peer, and ignores the rest. IPv6
+    /// takes a metric of 0 for "as it is".
     fn encode(
         buffer: &mut Vec<u8>,
         part: Part,
         change: &Change<'_, Address>,
     ) -> Result<(), EncodeError> {
-        let (address, resolve) = (change.object, change.indexes.resolve);
+        let (address, resolve) = (change.object, change.resolve);
         if let (Part::WithoutPrefixRoute, Some(was)) = (part, change.was) {
-            let mut without = was.clone();
-            without.flags = without.flags | AddressFlags::NOPREFIXROUTE;
-            return replace(buffer, &without, resolve);
+            let without = was.clone().with_flags(was.flags | AddressFlags::NOPREFIXROUTE);
+            return put(buffer, &without, REPLACE, resolve);
         }
         if part == Part::OtherMetric {
-            let metric = address.metric.wrapping_add(1);
-            return replace(buffer, &address.clone().with_metric(metric), resolve);
+            let other = address.clone().with_metric(address.metric.wrapping_add(1));
+            return put(buffer, &other, REPLACE, resolve);
         }
         match change.action {
-            Action::Create => create(buffer, address, resolve),
-            Action::Update => replace(buffer, address, resolve),
-            Action::Delete => delete(buffer, address, resolve),
+            Action::Create => put(buffer, address, CREATE, resolve),
+            Action::Update => put(buffer, address, REPLACE, resolve),
+            Action::Delete => {
+                let mut message = begin(buffer, DELETE, 0, address, resolve)?;
+                if address.family() == Family::Inet6 {
+                    // Older kernels leave the temporary addresses beside it without
+                    // `IFA_F_MANAGETEMPADDR`.
+                    message.attr_u32(IFA_FLAGS, address.flags.bits());
+                }
+                message.finish()
+            }
         }
     }
 
@@ -158,7 +160,6 @@ impl KindCodec for Address {
 ///
 /// When the message is too short or does not say what identifies the address.
 pub fn decode(body: &[u8]) -> Result<Option<Address>, Undecodable> {
-    let lost = |why| Undecodable::new(Kind::Address, why);
     let (head, mut attrs) = split::<8>(Kind::Address, body)?;
     let [family, prefix_len, flags, scope, index @ ..] = head;
     let Some(family) = family_from(family) else {
@@ -225,67 +226,8 @@ pub fn decode(body: &[u8]) -> Result<Option<Address>, Undecodable> {
     Ok(Some(address.canonical(None)))
 }
 
-/// Encodes the creation of an address that must not exist yet (`EEXIST` else). The lifetimes are
-/// always written out; of an IPv4 address that is valid for ever the kernel shows no preferred
-/// lifetime until it has run out.
-///
-/// # Errors
-///
-/// When the device is not resolved.
-pub fn create(
-    buffer: &mut Vec<u8>,
-    address: &Address,
-    resolve: Resolve<'_>,
-) -> Result<(), EncodeError> {
-    put(buffer, address, NLM_F_CREATE | NLM_F_EXCL, resolve)
-}
-
-/// Encodes a change in place. The kernel looks at lifetimes, metric and protocol, in IPv6 also at
-/// flags and peer; it ignores the rest. IPv6 takes a metric of 0 for "as it is".
-///
-/// # Errors
-///
-/// As [`create`].
-pub fn replace(
-    buffer: &mut Vec<u8>,
-    address: &Address,
-    resolve: Resolve<'_>,
-) -> Result<(), EncodeError> {
-    put(buffer, address, NLM_F_CREATE | NLM_F_REPLACE, resolve)
-}
-
-/// Encodes the deletion of one address of a device, by all that identifies it.
-///
-/// # Errors
-///
-/// When the device is not resolved.
-pub fn delete(
-    buffer: &mut Vec<u8>,
-    address: &Address,
-    resolve: Resolve<'_>,
-) -> Result<(), EncodeError> {
-    let mut message = begin(buffer, DELETE, 0, address, resolve)?;
-    if address.family() == Family::Inet6 {
-        // Older kernels leave the temporary addresses beside it without `IFA_F_MANAGETEMPADDR`.
-        message.attr_u32(IFA_FLAGS, address.flags.bits());
-    }
-    Ok(message.finish()?)
-}
-
-/// Encodes the request for all addresses of a family, or for those of one interface, which only a
-/// socket with `NETLINK_GET_STRICT_CHK` can ask for: without it all come.
-///
-/// # Errors
-///
-/// None that can happen: the message has a fixed size.
-pub fn dump_request(
-    buffer: &mut Vec<u8>,
-    family: Family,
-    index: Option<u32>,
-) -> Result<(), EncodeError> {
-    let mut message = MessageWriter::begin(buffer, GET, NLM_F_REQUEST | NLM_F_DUMP);
-    message.body(&header(family, 0, 0, Scope::UNIVERSE, index.unwrap_or(0)));
-    Ok(message.finish()?)
+fn lost(why: &'static str) -> Undecodable {
+    Undecodable::new(Kind::Address, why)
 }
 
 fn put(
@@ -309,7 +251,7 @@ fn put(
     if address.protocol != 0 {
         message.attr_u8(IFA_PROTO, address.protocol);
     }
-    Ok(message.finish()?)
+    message.finish()
 }
 
 /// Header and identity, the same in each direction of change.

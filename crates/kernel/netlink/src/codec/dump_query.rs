@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use trueup_net::{Dev, Family, Kinds, setters};
 
-use super::EncodeError;
+use crate::wire::{MessageWriter, NLM_F_DUMP, NLM_F_REQUEST};
 
 /// A dump of objects of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,18 +19,22 @@ pub struct DumpQuery {
 }
 
 impl DumpQuery {
-    /// Makes a query from the encoder of its request, which is small and of a fixed size. Sending a
-    /// request that could not be encoded is an error.
-    pub(crate) fn new(
-        consistency: Consistency,
-        encode: impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>,
-    ) -> DumpQuery {
-        let mut request = Vec::new();
-        if encode(&mut request).is_err() {
-            request.clear();
-        }
+    pub(super) fn new(consistency: Consistency, request: Vec<u8>) -> DumpQuery {
         DumpQuery { request, table: None, consistency }
     }
+}
+
+/// Returns the request for a dump, with its fixed struct and up to one attribute.
+pub(super) fn dump_request(kind: u16, head: &[u8], attr: Option<(u16, u32)>) -> Vec<u8> {
+    let mut request = Vec::new();
+    let mut message = MessageWriter::begin(&mut request, kind, NLM_F_REQUEST | NLM_F_DUMP);
+    message.body(head);
+    if let Some((number, value)) = attr {
+        message.attr_u32(number, value);
+    }
+    // So short a message fits.
+    let _fits = message.finish();
+    request
 }
 
 /// The way to find out whether a dump is complete. The kernel keeps a cursor between the parts of a
@@ -59,15 +63,9 @@ pub enum Consistency {
     Unannounced,
 }
 
-/// The position of a row in a dump of IPv4 routes, which lists table after table, and in each the
-/// destinations in ascending order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RowPosition {
-    /// The table.
-    pub table: u32,
-    /// The destination's address.
-    pub dst: u32,
-}
+/// The position of a row in a dump of IPv4 routes: its table and its destination's address. The
+/// dump lists table after table, and in each the destinations in ascending order.
+pub type RowPosition = (u32, u32);
 
 /// The part of a namespace that a read covers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -104,17 +102,17 @@ impl ReadScope {
     /// Returns the families whose routes and rules are in the scope.
     pub fn families(&self) -> impl Iterator<Item = Family> + use<> {
         let only = self.family;
-        let all = [Family::Inet, Family::Inet6].into_iter();
-        all.filter(move |family| only.is_none_or(|only| only == *family))
+        [Family::Inet, Family::Inet6]
+            .into_iter()
+            .filter(move |family| only.is_none_or(|only| only == *family))
     }
 
     /// Returns whether addresses and neighbours of a device are in the scope.
     #[must_use]
     pub fn covers_device(&self, dev: Dev) -> bool {
-        let Some(devices) = &self.devices else {
-            return true;
-        };
-        dev.as_index().is_some_and(|index| devices.contains(&index))
+        self.devices
+            .as_ref()
+            .is_none_or(|devices| dev.as_index().is_some_and(|index| devices.contains(&index)))
     }
 
     /// Returns the only device of the scope, if it has exactly one: the kernel filters by no more.

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use trueup_net::{Dev, ForwardingEntry, Kind, LinkAddr, NeighbourState};
 
 use super::neighbour::{GET, NUD_NOARP, NUD_PERMANENT};
-use super::{BROKEN, EncodeError, Undecodable, split};
-use crate::wire::{MessageWriter, NLM_F_DUMP, NLM_F_REQUEST, read_ipv4, read_ipv6, read_u32};
+use super::{BROKEN, Undecodable, split};
+use crate::wire::{read_ipv4, read_ipv6, read_u32};
 
 pub use super::neighbour::NEW;
 
@@ -58,13 +58,8 @@ pub fn decode(body: &[u8]) -> Result<Option<ForwardingEntry>, Undecodable> {
     }))
 }
 
-/// Encodes the request for all entries.
-///
-/// # Errors
-///
-/// None that can happen: the message has a fixed size.
-pub fn dump_request(buffer: &mut Vec<u8>) -> Result<(), EncodeError> {
-    let mut message = MessageWriter::begin(buffer, GET, NLM_F_REQUEST | NLM_F_DUMP);
-    message.body(&[AF_BRIDGE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-    Ok(message.finish()?)
+/// Returns the request for all entries.
+#[must_use]
+pub fn dump_request() -> Vec<u8> {
+    super::dump_query::dump_request(GET, &[AF_BRIDGE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], None)
 }

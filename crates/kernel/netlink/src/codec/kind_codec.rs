@@ -2,8 +2,7 @@
 
 use trueup_net::{Action, Dev, IfName, Link, Object, ObjectKind, each_kind};
 
-use super::dump_query::ReadScope;
-use super::dump_query::{DumpQuery, RowPosition};
+use super::dump_query::{DumpQuery, ReadScope, RowPosition};
 use super::{EncodeError, Resolve, Undecodable};
 use crate::kernel_error::KernelError;
 use crate::transport::Group;
@@ -66,8 +65,8 @@ pub trait KindCodec: ObjectKind + PartialEq {
     ///
     /// # Errors
     ///
-    /// When a device is not resolved, or when the message would be wrong or would touch more than
-    /// the object.
+    /// When a device is not resolved, when the object is not in canonical form or not fully
+    /// modelled, or when the message would be wrong or would touch more than the object.
     fn encode(
         buffer: &mut Vec<u8>,
         part: Part,
@@ -97,6 +96,47 @@ pub fn decode(message: &Message<'_>) -> Result<Option<(Object, bool)>, Undecodab
     Ok(None)
 }
 
+/// Encodes the creation of an object that must not exist yet (`EEXIST` else), as
+/// [`KindCodec::encode`] does.
+///
+/// # Errors
+///
+/// As [`KindCodec::encode`].
+pub fn create<K: KindCodec>(
+    buffer: &mut Vec<u8>,
+    object: &K,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    K::encode(buffer, Part::Whole, &Change::new(Action::Create, object, resolve))
+}
+
+/// Encodes the change in place of an object, or the replacement of the holder of its key. Only for
+/// an object that was observed as ours: the kernel does not look at the owner.
+///
+/// # Errors
+///
+/// As [`KindCodec::encode`].
+pub fn replace<K: KindCodec>(
+    buffer: &mut Vec<u8>,
+    object: &K,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    K::encode(buffer, Part::Whole, &Change::new(Action::Update, object, resolve))
+}
+
+/// Encodes the deletion of an object as it was observed, by all that identifies it.
+///
+/// # Errors
+///
+/// As [`KindCodec::encode`].
+pub fn delete<K: KindCodec>(
+    buffer: &mut Vec<u8>,
+    object: &K,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    K::encode(buffer, Part::Whole, &Change::new(Action::Delete, object, resolve))
+}
+
 /// A change of one object.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
@@ -109,15 +149,27 @@ pub struct Change<'a, T> {
     pub was: Option<&'a T>,
     /// The kernel stores no protocol on objects of the kind, so none is sent.
     pub is_unmarked: bool,
-    /// The interface indexes.
-    pub indexes: DeviceIndexes<'a>,
+    /// Returns the index of a device that exists.
+    pub resolve: Resolve<'a>,
+    /// Returns the device of a name. Only links ask.
+    pub by_name: &'a dyn Fn(&IfName) -> Option<Dev>,
+    /// Returns the index that was chosen for a device that is to be created. Only links ask.
+    pub chosen: &'a dyn Fn(Dev) -> Option<u32>,
 }
 
 impl<'a, T> Change<'a, T> {
-    /// Makes a change of an object.
+    /// Makes a change of an object, without devices that have names alone.
     #[inline]
-    pub fn new(action: Action, object: &'a T, indexes: DeviceIndexes<'a>) -> Change<'a, T> {
-        Change { action, object, was: None, is_unmarked: false, indexes }
+    pub fn new(action: Action, object: &'a T, resolve: Resolve<'a>) -> Change<'a, T> {
+        Change {
+            action,
+            object,
+            was: None,
+            is_unmarked: false,
+            resolve,
+            by_name: &|_| None,
+            chosen: &|_| None,
+        }
     }
 
     /// Sets the observed object, of an update.
@@ -135,17 +187,18 @@ impl<'a, T> Change<'a, T> {
         self.is_unmarked = is_unmarked;
         self
     }
-}
 
-/// The sources of interface indexes for an encoder.
-#[derive(Clone, Copy)]
-pub struct DeviceIndexes<'a> {
-    /// Returns the index of a device that exists.
-    pub resolve: Resolve<'a>,
-    /// Returns the device of a name.
-    pub by_name: &'a dyn Fn(&IfName) -> Option<Dev>,
-    /// Returns the index that was chosen for a device that is to be created.
-    pub chosen: &'a dyn Fn(Dev) -> Option<u32>,
+    /// Sets the devices that have names alone, and their chosen indexes.
+    #[inline]
+    #[must_use]
+    pub fn with_names(
+        mut self,
+        by_name: &'a dyn Fn(&IfName) -> Option<Dev>,
+        chosen: &'a dyn Fn(Dev) -> Option<u32>,
+    ) -> Change<'a, T> {
+        (self.by_name, self.chosen) = (by_name, chosen);
+        self
+    }
 }
 
 /// A message of a change.

@@ -6,13 +6,11 @@ use std::collections::HashMap;
 use trueup_net::{Action, Dev, IfName, Kind, Link, LinkAddr, LinkKind, LinkStatus, VethAttrs};
 
 use super::dump_query::{Consistency, DumpQuery, ReadScope};
-use super::kind_codec::{Change, DeviceIndexes, KindCodec, Part, RefusalCause};
-use super::{BROKEN, EncodeError, Resolve, Undecodable, index_of, split, take};
+use super::kind_codec::{Change, KindCodec, Part, RefusalCause};
+use super::{BROKEN, CREATE, EncodeError, Resolve, Undecodable, index_of, split, take};
 use crate::kernel_error::KernelError;
 use crate::transport::Group;
-use crate::wire::{
-    MessageWriter, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, read_string, read_u32,
-};
+use crate::wire::{MessageWriter, NLM_F_REQUEST, read_string, read_u32};
 pub use change::{
     change, change_kind, change_master, changes_master, needs_kind_change, needs_master_first,
 };
@@ -47,26 +45,14 @@ const AF_UNSPEC: u8 = 0;
 /// The kernel holds interface indexes as signed numbers.
 const INDEX_MAX: u32 = i32::MAX.unsigned_abs();
 
-/// A decoded link. A message has the index of a veth's peer: [`name_peers`] adds the name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct DecodedLink {
-    /// The link; a veth's `peer` is `None` as yet.
-    pub link: Link,
-    /// The interface index of a veth's peer, if that is in this namespace.
-    pub peer_index: Option<u32>,
-    /// The status, which is not configuration.
-    pub status: LinkStatus,
-}
-
-/// Decodes the body of an [`NEW`] or [`DELETE`] message. `None` is one of a family of its own, such
-/// as a bridge's about its ports. A device below that is in another namespace is `Dev::index(0)`.
+/// Decodes the body of a [`NEW`] or [`DELETE`] message. `None` is one of a family of its own, such
+/// as a bridge's about its ports. A device below that is in another namespace is `Dev::index(0)`. A
+/// message has the index of a veth's peer: [`name_peers`] adds the name.
 ///
 /// # Errors
 ///
 /// When the message is too short or lacks a name or an index.
-pub fn decode(body: &[u8]) -> Result<Option<DecodedLink>, Undecodable> {
-    let lost = |why| Undecodable::new(Kind::Link, why);
+pub fn decode(body: &[u8]) -> Result<Option<(Link, LinkStatus)>, Undecodable> {
     let (head, mut attrs) = split::<16>(Kind::Link, body)?;
     let [family, _, _, _, i0, i1, i2, i3, f0, f1, f2, f3, ..] = head;
     if family != AF_UNSPEC {
@@ -80,15 +66,14 @@ pub fn decode(body: &[u8]) -> Result<Option<DecodedLink>, Undecodable> {
     let (mut address, mut alias) = (None, Box::<[u8]>::default());
     let (mut elsewhere, mut carrier) = (false, None);
     for (number, payload) in attrs.by_ref() {
-        let device = || read_u32(payload).filter(|index| *index != 0).map(Some);
         match number {
             IFLA_IFNAME => name = IfName::from_bytes(read_string(payload)).ok(),
             IFLA_ADDRESS if payload.is_empty() => {}
             IFLA_ADDRESS => address = LinkAddr::from_bytes(payload).ok(),
             IFLA_MTU => _ = take(&mut mtu, read_u32(payload).map(Some)),
             IFLA_GROUP => _ = take(&mut group, read_u32(payload).map(Some)),
-            IFLA_MASTER => _ = take(&mut master, device()),
-            IFLA_LINK => _ = take(&mut lower, device()),
+            IFLA_MASTER => _ = take(&mut master, read_index(payload).map(Some)),
+            IFLA_LINK => _ = take(&mut lower, read_index(payload).map(Some)),
             IFLA_LINK_NETNSID => elsewhere = true,
             IFLA_IFALIAS => alias = Box::from(read_string(payload)),
             IFLA_CARRIER => carrier = payload.first().map(|carrier| *carrier != 0),
@@ -104,7 +89,7 @@ pub fn decode(body: &[u8]) -> Result<Option<DecodedLink>, Undecodable> {
     }
     let below = lower.filter(|_| !elsewhere);
     let kind = link_kind::decode(info, below);
-    let peer_index = below.filter(|_| matches!(kind, LinkKind::Veth(_)));
+    let is_veth = matches!(kind, LinkKind::Veth(_));
     let link = Link::new(name.ok_or(lost("name"))?, kind)
         .with_index(index)
         .with_up(flags & IFF_UP != 0)
@@ -116,18 +101,23 @@ pub fn decode(body: &[u8]) -> Result<Option<DecodedLink>, Undecodable> {
     let status = LinkStatus::default()
         .with_running(flags & IFF_RUNNING != 0)
         .with_carrier(carrier)
-        .with_lower(below.filter(|_| peer_index.is_none()));
-    Ok(Some(DecodedLink { link, peer_index, status }))
+        .with_lower(below.filter(|_| !is_veth))
+        .with_peer(below.filter(|_| is_veth));
+    Ok(Some((link, status)))
+}
+
+fn lost(why: &'static str) -> Undecodable {
+    Undecodable::new(Kind::Link, why)
 }
 
 /// Names the other ends of veth pairs, given all links of a namespace. An index that is not among
 /// them stays without a name.
-pub fn name_peers(links: &mut [DecodedLink]) {
+pub fn name_peers(links: &mut [(Link, LinkStatus)]) {
     let names: HashMap<u32, IfName> =
-        links.iter().map(|decoded| (decoded.link.index, decoded.link.name)).collect();
-    for decoded in links {
-        if let Some(LinkKind::Veth(VethAttrs { peer, .. })) = &mut decoded.link.kind {
-            *peer = decoded.peer_index.and_then(|at| names.get(&at).copied());
+        links.iter().map(|(link, _)| (link.index, link.name)).collect();
+    for (link, status) in links {
+        if let Some(LinkKind::Veth(VethAttrs { peer, .. })) = &mut link.kind {
+            *peer = status.peer.and_then(|at| names.get(&at).copied());
         }
     }
 }
@@ -153,9 +143,11 @@ pub fn create(
     peer_index: u32,
     resolve: Resolve<'_>,
 ) -> Result<(), EncodeError> {
-    let kind = link.kind.as_ref().filter(|kind| kind.is_creatable());
-    let kind =
-        kind.ok_or(EncodeError::Refused("netlink cannot create such a link: it must exist"))?;
+    let kind = link
+        .kind
+        .as_ref()
+        .filter(|kind| kind.is_creatable())
+        .ok_or(EncodeError::Refused("netlink cannot create such a link: it must exist"))?;
     if matches!(kind, LinkKind::Veth(VethAttrs { peer: None, .. })) {
         return Err(EncodeError::Refused("a veth needs the name of its peer"));
     }
@@ -167,8 +159,7 @@ pub fn create(
             "the index of a veth's peer counts only beside one of its own",
         ));
     }
-    let flags = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_EXCL;
-    let mut message = MessageWriter::begin(buffer, NEW, flags);
+    let mut message = MessageWriter::begin(buffer, NEW, NLM_F_REQUEST | CREATE);
     message.body(&header(link.index, link.up));
     message.attr_string(IFLA_IFNAME, link.name.as_bytes());
     // A new link has no master.
@@ -180,7 +171,7 @@ pub fn create(
         message.attr_u32(IFLA_LINK, index_of(lower, resolve)?);
     }
     link_kind::write_new(&mut message, kind, peer_index, resolve)?;
-    Ok(message.finish()?)
+    message.finish()
 }
 
 /// Encodes the deletion of a link by its index: a name may belong to another link by now.
@@ -194,7 +185,7 @@ pub fn delete(buffer: &mut Vec<u8>, index: u32) -> Result<(), EncodeError> {
     }
     let mut message = MessageWriter::begin(buffer, DELETE, NLM_F_REQUEST);
     message.body(&header(index, None));
-    Ok(message.finish()?)
+    message.finish()
 }
 
 /// Encodes that a link, addressed by its index, is put into a group, and nothing else of it
@@ -210,7 +201,7 @@ pub fn set_group(buffer: &mut Vec<u8>, index: u32, group: u32) -> Result<(), Enc
     let mut message = MessageWriter::begin(buffer, NEW, NLM_F_REQUEST);
     message.body(&header(index, None));
     message.attr_u32(IFLA_GROUP, group);
-    Ok(message.finish()?)
+    message.finish()
 }
 
 /// Encodes the deletion of all links of a group at once, which costs the kernel one wait where a
@@ -229,19 +220,13 @@ pub fn delete_group(buffer: &mut Vec<u8>, group: u32) -> Result<(), EncodeError>
     let mut message = MessageWriter::begin(buffer, DELETE, NLM_F_REQUEST);
     message.body(&header(0, None));
     message.attr_u32(IFLA_GROUP, group);
-    Ok(message.finish()?)
+    message.finish()
 }
 
-/// Encodes the request for all links, without their counters.
-///
-/// # Errors
-///
-/// None that can happen: the message has a fixed size.
-pub fn dump_request(buffer: &mut Vec<u8>) -> Result<(), EncodeError> {
-    let mut message = MessageWriter::begin(buffer, GET, NLM_F_REQUEST | NLM_F_DUMP);
-    message.body(&header(0, None));
-    message.attr_u32(IFLA_EXT_MASK, SKIP_STATS);
-    Ok(message.finish()?)
+/// Returns the request for all links, without their counters.
+#[must_use]
+pub fn dump_request() -> Vec<u8> {
+    super::dump_query::dump_request(GET, &header(0, None), Some((IFLA_EXT_MASK, SKIP_STATS)))
 }
 
 /// Encodes the request for one link, by name; `ENODEV` is the answer where there is none.
@@ -254,7 +239,12 @@ pub fn request_by_name(buffer: &mut Vec<u8>, name: &IfName) -> Result<(), Encode
     message.body(&header(0, None));
     message.attr_string(IFLA_IFNAME, name.as_bytes());
     message.attr_u32(IFLA_EXT_MASK, SKIP_STATS);
-    Ok(message.finish()?)
+    message.finish()
+}
+
+/// Reads the index of a device; `None` for 0, which is none.
+fn read_index(payload: &[u8]) -> Option<u32> {
+    read_u32(payload).filter(|index| *index != 0)
 }
 
 /// `struct ifinfomsg`: the flag `IFF_UP` is set or cleared where it is stated.
@@ -293,9 +283,9 @@ fn write_common(
     Ok(())
 }
 
-/// Clears a value if `clears`.
-fn clear_if<T>(clears: bool, value: &mut Option<T>) {
-    if clears {
+/// Clears a value that a message does not write.
+fn clear_unless<T>(is_written: bool, value: &mut Option<T>) {
+    if !is_written {
         *value = None;
     }
 }
@@ -308,11 +298,11 @@ impl KindCodec for Link {
 
     /// Decodes a link without the name of a veth's peer: see [`name_peers`](name_peers).
     fn decode(body: &[u8]) -> Result<Option<Link>, Undecodable> {
-        Ok(decode(body)?.map(|decoded| decoded.link))
+        Ok(decode(body)?.map(|(link, _)| link))
     }
 
     fn dumps(_scope: &ReadScope, _is_strict: bool) -> Vec<DumpQuery> {
-        vec![DumpQuery::new(Consistency::Flagged, dump_request)]
+        vec![DumpQuery::new(Consistency::Flagged, dump_request())]
     }
 
     fn parts(action: Action, link: &Link, was: Option<&Link>) -> &'static [Part] {
@@ -332,24 +322,22 @@ impl KindCodec for Link {
         part: Part,
         change: &Change<'_, Link>,
     ) -> Result<(), EncodeError> {
-        let (link, was) = (change.object, change.was);
-        let DeviceIndexes { resolve, by_name, chosen } = change.indexes;
+        let Change { object: link, was, resolve, by_name, chosen, .. } = *change;
         match change.action {
             Action::Create => {
-                let index = |name: &IfName| by_name(name).and_then(chosen).unwrap_or(0);
-                let peer_index = link.peer().as_ref().map_or(0, index);
-                let link = stated_by_create(link).with_index(index(&link.name));
-                create(buffer, &link, peer_index, resolve)
+                let [own, peer] = [Some(link.name), link.peer()]
+                    .map(|name| name.and_then(|name| chosen(by_name(&name)?)).unwrap_or(0));
+                create(buffer, &stated_by_create(link).with_index(own), peer, resolve)
             }
             Action::Update => {
                 let dev = by_name(&link.name).unwrap_or(Dev::index(link.index));
                 let index = resolve(dev).ok_or(EncodeError::Unresolved(dev))?;
-                let link = link.clone().with_index(index);
+                let wanted = link.clone().with_index(index);
                 match part {
-                    Part::Master => change_master(buffer, &link, was, resolve),
-                    Part::KindAttributes => change_kind(buffer, &link, was, resolve),
+                    Part::Master => change_master(buffer, &wanted, was, resolve),
+                    Part::KindAttributes => change_kind(buffer, &wanted, was, resolve),
                     Part::Whole | Part::Append | Part::WithoutPrefixRoute | Part::OtherMetric => {
-                        self::change(buffer, &link, was, resolve)
+                        self::change(buffer, &wanted, was, resolve)
                     }
                 }
             }

@@ -4,19 +4,15 @@ use std::collections::BTreeMap;
 
 use trueup_net::{Action, Dev, Family, Kind, Link, LinkAddr, Neighbour, NeighbourState};
 
-use super::dump_query::ReadScope;
-use super::dump_query::{Consistency, DumpQuery};
-use super::kind_codec::KindCodec;
-use super::kind_codec::{Change, Part, RefusalCause};
+use super::dump_query::{Consistency, DumpQuery, ReadScope, dump_request};
+use super::kind_codec::{Change, KindCodec, Part, RefusalCause};
 use super::{
-    BROKEN, EncodeError, Resolve, Undecodable, family_from, family_number, index_of, read_ip_of,
-    split, take,
+    BROKEN, CREATE, EncodeError, REPLACE, Resolve, Undecodable, family_from, family_number,
+    index_of, read_ip_of, split, take,
 };
 use crate::kernel_error::KernelError;
 use crate::transport::Group;
-use crate::wire::{
-    MessageWriter, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, read_u8,
-};
+use crate::wire::{MessageWriter, NLM_F_REQUEST, read_u8};
 
 /// `RTM_NEWNEIGH`.
 pub const NEW: u16 = 28;
@@ -51,20 +47,17 @@ impl KindCodec for Neighbour {
 
     fn dumps(scope: &ReadScope, is_strict: bool) -> Vec<DumpQuery> {
         let index = scope.only_device().filter(|_| is_strict);
-        let dumps = |family| {
+        let device = index.map(|index| (NDA_IFINDEX, index));
+        let dumps = [Family::Inet, Family::Inet6].map(|family| {
             // The kernel puts a new neighbour before all others of its bucket, or rebuilds all
             // buckets: rows are then repeated, and none is left out without a repetition.
-            let moved_by = &[DELETE];
-            [
-                DumpQuery::new(Consistency::Events { family, moved_by }, |buffer| {
-                    dump_request(buffer, family, index)
-                }),
-                DumpQuery::new(Consistency::Unannounced, |buffer| {
-                    proxy_dump_request(buffer, family, index)
-                }),
-            ]
-        };
-        [Family::Inet, Family::Inet6].map(dumps).concat()
+            let events = Consistency::Events { family, moved_by: &[DELETE] };
+            // A dump has either proxy entries or the others.
+            [(events, 0), (Consistency::Unannounced, NTF_PROXY)].map(|(consistency, flags)| {
+                DumpQuery::new(consistency, dump_request(GET, &header(family, 0, 0, flags), device))
+            })
+        });
+        dumps.concat()
     }
 
     fn is_within(&self, scope: &ReadScope) -> bool {
@@ -84,16 +77,21 @@ impl KindCodec for Neighbour {
         }
     }
 
+    /// The kernel overwrites a proxy entry that exists, even on a create. A neighbour that the
+    /// kernel moves by itself can be declared only as externally learned.
     fn encode(
         buffer: &mut Vec<u8>,
         _part: Part,
         change: &Change<'_, Neighbour>,
     ) -> Result<(), EncodeError> {
-        let (neighbour, resolve) = (change.object, change.indexes.resolve);
+        let (neighbour, resolve) = (change.object, change.resolve);
         match change.action {
-            Action::Create => create(buffer, neighbour, resolve),
-            Action::Update => replace(buffer, neighbour, resolve),
-            Action::Delete => delete(buffer, neighbour, resolve),
+            Action::Create => put(buffer, neighbour, CREATE, resolve),
+            Action::Update => put(buffer, neighbour, REPLACE, resolve),
+            Action::Delete => {
+                let flags = if neighbour.proxy { NTF_PROXY } else { 0 };
+                begin(buffer, DELETE, 0, neighbour, (0, flags), resolve)?.finish()
+            }
         }
     }
 
@@ -129,7 +127,6 @@ fn is_derived(lladdr: Option<LinkAddr>, own: Option<LinkAddr>) -> bool {
 ///
 /// When the message is too short or does not say what identifies the neighbour.
 pub fn decode(body: &[u8]) -> Result<Option<Neighbour>, Undecodable> {
-    let lost = |why| Undecodable::new(Kind::Neighbour, why);
     let (head, mut attrs) = split::<12>(Kind::Neighbour, body)?;
     let [family, _, _, _, i0, i1, i2, i3, s0, s1, flags, _] = head;
     let Some(family) = family_from(family) else {
@@ -165,90 +162,8 @@ pub fn decode(body: &[u8]) -> Result<Option<Neighbour>, Undecodable> {
     Ok(Some(neighbour.canonical()))
 }
 
-/// Encodes the creation of a neighbour that must not exist yet (`EEXIST` else). For proxy entries
-/// the kernel does not heed that: it overwrites one that exists.
-///
-/// # Errors
-///
-/// When the device is not resolved, or when no writer can declare such a neighbour: one that the
-/// kernel moves by itself is declarable only as externally learned.
-pub fn create(
-    buffer: &mut Vec<u8>,
-    neighbour: &Neighbour,
-    resolve: Resolve<'_>,
-) -> Result<(), EncodeError> {
-    put(buffer, neighbour, NLM_F_CREATE | NLM_F_EXCL, resolve)
-}
-
-/// Encodes the creation of a neighbour or the change of one that exists, whichever writer declared
-/// it.
-///
-/// # Errors
-///
-/// As [`create`].
-pub fn replace(
-    buffer: &mut Vec<u8>,
-    neighbour: &Neighbour,
-    resolve: Resolve<'_>,
-) -> Result<(), EncodeError> {
-    put(buffer, neighbour, NLM_F_CREATE | NLM_F_REPLACE, resolve)
-}
-
-/// Encodes the deletion of a neighbour or a proxy entry.
-///
-/// # Errors
-///
-/// When the device is not resolved.
-pub fn delete(
-    buffer: &mut Vec<u8>,
-    neighbour: &Neighbour,
-    resolve: Resolve<'_>,
-) -> Result<(), EncodeError> {
-    let flags = if neighbour.proxy { NTF_PROXY } else { 0 };
-    Ok(begin(buffer, DELETE, 0, neighbour, (0, flags), resolve)?.finish()?)
-}
-
-/// Encodes the request for the neighbours of a family, or for those of one interface (a filter that
-/// needs `NETLINK_GET_STRICT_CHK`; without it all come). Proxy entries never come with them: they
-/// are asked for by [`proxy_dump_request`].
-///
-/// # Errors
-///
-/// None that can happen: the message has a fixed size.
-pub fn dump_request(
-    buffer: &mut Vec<u8>,
-    family: Family,
-    index: Option<u32>,
-) -> Result<(), EncodeError> {
-    dump(buffer, family, 0, index)
-}
-
-/// Encodes the request for the proxy entries of a family, or for those of one interface, as
-/// [`dump_request`] does for the others.
-///
-/// # Errors
-///
-/// None that can happen: the message has a fixed size.
-pub fn proxy_dump_request(
-    buffer: &mut Vec<u8>,
-    family: Family,
-    index: Option<u32>,
-) -> Result<(), EncodeError> {
-    dump(buffer, family, NTF_PROXY, index)
-}
-
-fn dump(
-    buffer: &mut Vec<u8>,
-    family: Family,
-    flags: u8,
-    index: Option<u32>,
-) -> Result<(), EncodeError> {
-    let mut message = MessageWriter::begin(buffer, GET, NLM_F_REQUEST | NLM_F_DUMP);
-    message.body(&header(family, 0, 0, flags));
-    if let Some(index) = index {
-        message.attr_u32(NDA_IFINDEX, index);
-    }
-    Ok(message.finish()?)
+fn lost(why: &'static str) -> Undecodable {
+    Undecodable::new(Kind::Neighbour, why)
 }
 
 fn put(
@@ -282,7 +197,7 @@ fn put(
     if neighbour.protocol != 0 {
         message.attr_u8(NDA_PROTOCOL, neighbour.protocol);
     }
-    Ok(message.finish()?)
+    message.finish()
 }
 
 /// Header and identity, the same in each direction of change.
@@ -318,18 +233,18 @@ mod tests {
         let own: LinkAddr = "02:00:00:00:00:01".parse().unwrap();
         let link = Link::new("eth0".parse().unwrap(), LinkKind::Dummy).with_index(2);
         let links = [link.with_address(own)];
-        let state = |device, lladdr: Option<LinkAddr>| {
-            let to = Neighbour::new(Dev::index(device), "10.1.0.9".parse().unwrap(), own);
-            let mut seen = vec![to.with_lladdr(lladdr).with_state(NeighbourState::NoArp)];
-            Neighbour::complete(&mut seen, &links);
-            seen[0].state
-        };
         let (dynamic, no_arp) = (NeighbourState::Dynamic, NeighbourState::NoArp);
-        let broadcast = "ff:ff:ff:ff:ff:ff".parse().unwrap();
-        for derived in [None, Some(own), Some(broadcast)] {
-            assert_eq!(state(2, derived), dynamic);
+        for (device, lladdr, state) in [
+            (2, None, dynamic),
+            (2, Some(own), dynamic),
+            (2, Some("ff:ff:ff:ff:ff:ff".parse().unwrap()), dynamic),
+            (2, Some("02:00:00:00:00:02".parse().unwrap()), no_arp),
+            (3, Some(own), no_arp),
+        ] {
+            let to = Neighbour::new(Dev::index(device), "10.1.0.9".parse().unwrap(), own);
+            let mut seen = vec![to.with_lladdr(lladdr).with_state(no_arp)];
+            Neighbour::complete(&mut seen, &links);
+            assert_eq!(seen[0].state, state, "{device} {lladdr:?}");
         }
-        assert_eq!(state(2, Some("02:00:00:00:00:02".parse().unwrap())), no_arp);
-        assert_eq!(state(3, Some(own)), no_arp);
     }
 }

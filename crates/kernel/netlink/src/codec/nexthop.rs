@@ -2,20 +2,15 @@
 
 use trueup_net::{Action, Dev, Family, Kind, NextHop, Nexthop, NexthopTarget};
 
-use super::dump_query::ReadScope;
-use super::dump_query::{Consistency, DumpQuery};
-use super::kind_codec::KindCodec;
-use super::kind_codec::{Change, Part, RefusalCause};
+use super::dump_query::{Consistency, DumpQuery, ReadScope, dump_request};
+use super::kind_codec::{Change, KindCodec, Part, RefusalCause};
 use super::{
-    BROKEN, EncodeError, Resolve, Undecodable, family_from, family_number, index_of, read_ip_of,
-    split, take,
+    BROKEN, CREATE, EncodeError, REPLACE, Resolve, Undecodable, family_from, family_number,
+    index_of, read_ip_of, split, take,
 };
 use crate::kernel_error::KernelError;
 use crate::transport::Group;
-use crate::wire::{
-    MessageWriter, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, read_u16,
-    read_u32,
-};
+use crate::wire::{MessageWriter, NLM_F_REQUEST, read_u16, read_u32};
 
 /// `RTM_NEWNEXTHOP`.
 pub const NEW: u16 = 104;
@@ -52,7 +47,7 @@ impl KindCodec for Nexthop {
     }
 
     fn dumps(_scope: &ReadScope, _is_strict: bool) -> Vec<DumpQuery> {
-        vec![DumpQuery::new(Consistency::Flagged, dump_request)]
+        vec![DumpQuery::new(Consistency::Flagged, dump_request(GET, &[0; 8], None))]
     }
 
     fn is_within(&self, scope: &ReadScope) -> bool {
@@ -63,16 +58,30 @@ impl KindCodec for Nexthop {
         })
     }
 
+    /// An update replaces the object that has the number, whichever writer owns it, with all
+    /// routes that point at it; an object that no longer exists is created. The kernel refuses to
+    /// make a single one of a group and a group of a single one.
+    ///
+    /// A delete takes no protocol: it deletes the number's object, whichever writer owns it. The
+    /// routes that point at the object go with it, and it leaves its groups.
     fn encode(
         buffer: &mut Vec<u8>,
         _part: Part,
         change: &Change<'_, Nexthop>,
     ) -> Result<(), EncodeError> {
-        let (nexthop, resolve) = (change.object, change.indexes.resolve);
+        let (nexthop, resolve) = (change.object, change.resolve);
+        if nexthop.id == 0 {
+            return Err(EncodeError::Refused("a nexthop object needs a number"));
+        }
         match change.action {
-            Action::Create => create(buffer, nexthop, resolve),
-            Action::Update => replace(buffer, nexthop, resolve),
-            Action::Delete => delete(buffer, nexthop.id),
+            Action::Create => put(buffer, nexthop, CREATE, resolve),
+            Action::Update => put(buffer, nexthop, REPLACE, resolve),
+            Action::Delete => {
+                let mut message = MessageWriter::begin(buffer, DELETE, NLM_F_REQUEST);
+                message.body(&[0; 8]);
+                message.attr_u32(NHA_ID, nexthop.id);
+                message.finish()
+            }
         }
     }
 
@@ -93,7 +102,6 @@ impl KindCodec for Nexthop {
 ///
 /// When the message is too short, or its number cannot be read.
 pub fn decode(body: &[u8]) -> Result<Option<Nexthop>, Undecodable> {
-    let lost = |why| Undecodable::new(Kind::Nexthop, why);
     let (head, mut attrs) = split::<8>(Kind::Nexthop, body)?;
     let [family, _, protocol, _, flags @ ..] = head;
     let onlink = u32::from_ne_bytes(flags) & RTNH_F_ONLINK != 0;
@@ -144,61 +152,8 @@ pub fn decode(body: &[u8]) -> Result<Option<Nexthop>, Undecodable> {
     Ok(Some(nexthop.canonical()))
 }
 
-/// Encodes the creation of an object whose number is not in use (`EEXIST` else).
-///
-/// # Errors
-///
-/// When a device is not resolved, or none is named, when the object is not fully modelled, has the
-/// number 0, or a weight out of 1 to 256.
-pub fn create(
-    buffer: &mut Vec<u8>,
-    nexthop: &Nexthop,
-    resolve: Resolve<'_>,
-) -> Result<(), EncodeError> {
-    put(buffer, nexthop, NLM_F_CREATE | NLM_F_EXCL, resolve)
-}
-
-/// Encodes the replacement of the object that has the number, whichever writer owns it, with all
-/// routes that point at it; an object that does not exist any more is created. Only for an object
-/// that was observed as ours. The kernel refuses to make a single one of a group and a group of a
-/// single one.
-///
-/// # Errors
-///
-/// As [`create`].
-pub fn replace(
-    buffer: &mut Vec<u8>,
-    nexthop: &Nexthop,
-    resolve: Resolve<'_>,
-) -> Result<(), EncodeError> {
-    put(buffer, nexthop, NLM_F_CREATE | NLM_F_REPLACE, resolve)
-}
-
-/// Encodes the deletion of the object of a number, whichever writer owns it: the kernel takes no
-/// protocol here. The routes that point at it go with it, and it leaves the groups that it is in.
-///
-/// # Errors
-///
-/// When the number is 0.
-pub fn delete(buffer: &mut Vec<u8>, id: u32) -> Result<(), EncodeError> {
-    if id == 0 {
-        return Err(EncodeError::Refused("a nexthop object needs a number"));
-    }
-    let mut message = MessageWriter::begin(buffer, DELETE, NLM_F_REQUEST);
-    message.body(&[0; 8]);
-    message.attr_u32(NHA_ID, id);
-    Ok(message.finish()?)
-}
-
-/// Encodes the request for all objects: the kernel filters by no protocol.
-///
-/// # Errors
-///
-/// None that can happen: the message has a fixed size.
-pub fn dump_request(buffer: &mut Vec<u8>) -> Result<(), EncodeError> {
-    let mut message = MessageWriter::begin(buffer, GET, NLM_F_REQUEST | NLM_F_DUMP);
-    message.body(&[0; 8]);
-    Ok(message.finish()?)
+fn lost(why: &'static str) -> Undecodable {
+    Undecodable::new(Kind::Nexthop, why)
 }
 
 const UNKNOWN_TARGET: &str = "a nexthop object with this kind of target cannot be written";
@@ -211,9 +166,6 @@ fn put(
 ) -> Result<(), EncodeError> {
     if nexthop.unmodelled {
         return Err(EncodeError::Refused("a nexthop object with unknown attributes"));
-    }
-    if nexthop.id == 0 {
-        return Err(EncodeError::Refused("a nexthop object needs a number"));
     }
     let (family, onlink) = match &nexthop.target {
         // Whatever family it was said to be for: the gateway tells.
@@ -253,16 +205,20 @@ fn put(
         }
         _ => return Err(EncodeError::Refused(UNKNOWN_TARGET)),
     }
-    Ok(message.finish()?)
+    message.finish()
 }
 
 /// The members of a group. Since Linux 6.12 a share has 16 bits (`weight_high`).
 fn read_members(payload: &[u8]) -> Option<Vec<(u32, u16)>> {
     let (members, rest) = payload.as_chunks::<MEMBER>();
-    let member = |[a, b, c, d, low, high, ..]: &[u8; MEMBER]| {
-        let share = u16::from_be_bytes([*high, *low]);
-        Some((u32::from_ne_bytes([*a, *b, *c, *d]), share.checked_add(1)?))
-    };
-    let all = members.iter().map(member).collect::<Option<_>>()?;
-    rest.is_empty().then_some(all)
+    if !rest.is_empty() {
+        return None;
+    }
+    members
+        .iter()
+        .map(|[a, b, c, d, low, high, ..]| {
+            let share = u16::from_be_bytes([*high, *low]);
+            Some((u32::from_ne_bytes([*a, *b, *c, *d]), share.checked_add(1)?))
+        })
+        .collect()
 }

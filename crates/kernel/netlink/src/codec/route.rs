@@ -5,14 +5,12 @@ use std::net::IpAddr;
 use trueup_net::{Action, Family, Metrics, NextHops, Prefix, Route, Scope};
 
 pub use self::row::Row;
-use super::dump_query::{Consistency, DumpQuery, ReadScope, RowPosition};
+use super::dump_query::{Consistency, DumpQuery, ReadScope, RowPosition, dump_request};
 use super::kind_codec::{Change, KindCodec, Part, RefusalCause};
-use super::{EncodeError, Resolve, Undecodable, family_number, index_of};
+use super::{CREATE, EncodeError, REPLACE, Resolve, Undecodable, family_number, index_of};
 use crate::kernel_error::KernelError;
 use crate::transport::Group;
-use crate::wire::{
-    MessageWriter, NLM_F_APPEND, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST,
-};
+use crate::wire::{MessageWriter, NLM_F_APPEND, NLM_F_CREATE, NLM_F_REQUEST};
 
 mod row;
 
@@ -63,108 +61,6 @@ pub fn decode(body: &[u8]) -> Result<Option<Route>, Undecodable> {
     Ok(Row::parse(body)?.map(|row| row.to_route()))
 }
 
-/// Encodes the creation of a route that must not exist yet (`EEXIST` else): without `NLM_F_EXCL`
-/// IPv6 would append our next hop to another writer's route.
-///
-/// # Errors
-///
-/// When a device is not resolved, or when the route is not in canonical form, not fully modelled,
-/// or has a weight out of 1 to 256.
-pub fn create(
-    buffer: &mut Vec<u8>,
-    route: &Route,
-    resolve: Resolve<'_>,
-) -> Result<(), EncodeError> {
-    put(buffer, route, NLM_F_CREATE | NLM_F_EXCL, resolve)
-}
-
-/// Encodes the replacement of whatever holds the route's key, whoever owns it: the kernel does not
-/// look at the protocol. Only for a route that was observed as ours.
-///
-/// # Errors
-///
-/// As [`create`].
-pub fn replace(
-    buffer: &mut Vec<u8>,
-    route: &Route,
-    resolve: Resolve<'_>,
-) -> Result<(), EncodeError> {
-    put(buffer, route, NLM_F_CREATE | NLM_F_REPLACE, resolve)
-}
-
-/// Encodes the addition of an IPv4 route after those of its key: none of them is touched, and the
-/// first still counts. Answered with EEXIST where one of them is the same. In IPv6 it would become
-/// one with what is there.
-///
-/// # Errors
-///
-/// As [`create`].
-pub fn append(
-    buffer: &mut Vec<u8>,
-    route: &Route,
-    resolve: Resolve<'_>,
-) -> Result<(), EncodeError> {
-    put(buffer, route, NLM_F_CREATE | NLM_F_APPEND, resolve)
-}
-
-/// Encodes the deletion of a route as it was observed: with its protocol, type, metric, preferred
-/// source and all of its next hops, so that no other row matches.
-///
-/// An IPv4 metric of 0 is the exception that the kernel makes: there it means "any", the lowest
-/// first, so that a row of this very protocol, type and next hops, but of another metric, goes
-/// where the one meant is gone already.
-///
-/// # Errors
-///
-/// When a device is not resolved, when the protocol is 0, which the kernel takes for "any", when
-/// the next hops are not known, or when the route is not in canonical form.
-pub fn delete(
-    buffer: &mut Vec<u8>,
-    route: &Route,
-    resolve: Resolve<'_>,
-) -> Result<(), EncodeError> {
-    if route.protocol == 0 {
-        return Err(EncodeError::Refused("a route delete needs a protocol"));
-    }
-    if route.nexthops == NextHops::None && !route.kind.is_reject() {
-        return Err(EncodeError::Refused("a route delete needs the next hops"));
-    }
-    // `RT_SCOPE_NOWHERE` is IPv4's wildcard; any other scope has to match exactly.
-    let mut message = begin(buffer, DELETE, 0, route, Scope::NOWHERE)?;
-    if route.family() == Family::Inet6 && route.nexthops == NextHops::None {
-        // IPv6 keeps reject routes on the loopback device, and compares that but no type.
-        message.attr_u32(RTA_OIF, LOOPBACK);
-    }
-    write_hops(&mut message, route, resolve)?;
-    Ok(message.finish()?)
-}
-
-/// Encodes the request for all routes of a family, in a table and by a protocol (`rtm_protocol`) if
-/// these are given.
-///
-/// The kernel heeds both only on a socket with `NETLINK_GET_STRICT_CHK`, and then answers a table
-/// that does not exist with `ENOENT`; without it everything comes. So filter again what arrives.
-///
-/// # Errors
-///
-/// None that can happen: the message has a fixed size.
-pub fn dump_request(
-    buffer: &mut Vec<u8>,
-    family: Family,
-    table: Option<u32>,
-    protocol: Option<u8>,
-) -> Result<(), EncodeError> {
-    let mut head = [0; 12];
-    head[0] = family_number(family);
-    head[5] = protocol.unwrap_or(0);
-    let mut message = MessageWriter::begin(buffer, GET, NLM_F_REQUEST | NLM_F_DUMP);
-    message.body(&head);
-    if let Some(table) = table {
-        message.attr_u32(RTA_TABLE, table);
-    }
-    Ok(message.finish()?)
-}
-
 /// Encodes the request for the route by which the kernel reaches an address, as it is in its table.
 ///
 /// # Errors
@@ -179,13 +75,30 @@ pub fn lookup_request(buffer: &mut Vec<u8>, to: IpAddr) -> Result<(), EncodeErro
     let mut message = MessageWriter::begin(buffer, GET, NLM_F_REQUEST);
     message.body(&head);
     message.attr_ip(RTA_DST, to);
-    Ok(message.finish()?)
+    message.finish()
 }
 
 /// How long a route's message may be in bytes, with some room for what the kernel adds. A row that
 /// does not fit the 32 KiB buffer of a dump ends the dump: without it, without what comes after it,
 /// and without an error (`netlink_dump` in net/netlink/af_netlink.c).
 const LEGIBLE: usize = 32_000;
+
+fn delete(buffer: &mut Vec<u8>, route: &Route, resolve: Resolve<'_>) -> Result<(), EncodeError> {
+    if route.protocol == 0 {
+        return Err(EncodeError::Refused("a route delete needs a protocol"));
+    }
+    if route.nexthops == NextHops::None && !route.kind.is_reject() {
+        return Err(EncodeError::Refused("a route delete needs the next hops"));
+    }
+    // `RT_SCOPE_NOWHERE` is IPv4's wildcard; any other scope has to match exactly.
+    let mut message = begin(buffer, DELETE, 0, route, Scope::NOWHERE)?;
+    if route.family() == Family::Inet6 && route.nexthops == NextHops::None {
+        // IPv6 keeps reject routes on the loopback device, and compares that but no type.
+        message.attr_u32(RTA_OIF, LOOPBACK);
+    }
+    write_hops(&mut message, route, resolve)?;
+    message.finish()
+}
 
 fn put(
     buffer: &mut Vec<u8>,
@@ -205,7 +118,7 @@ fn put(
     let mut message = begin(buffer, NEW, flags, route, scope)?;
     write_hops(&mut message, route, resolve)?;
     write_metrics(&mut message, &route.metrics);
-    Ok(message.finish()?)
+    message.finish()
 }
 
 /// Header and identity, the same in each direction of change.
@@ -374,29 +287,45 @@ impl KindCodec for Route {
             Some(tables) => tables.iter().copied().map(Some).collect(),
             None => vec![None],
         };
-        let dump = |family, table: Option<u32>| {
-            let dumped = table.filter(|_| is_strict);
-            let protocol = scope.protocol.filter(|_| is_strict);
-            let consistency = Consistency::Routes { family, table: dumped };
-            let query = DumpQuery::new(consistency, |buffer| {
-                dump_request(buffer, family, dumped, protocol)
-            });
-            DumpQuery { table, ..query }
-        };
-        let of_family = |family| tables.iter().map(move |table| dump(family, *table));
-        scope.families().flat_map(of_family).collect()
+        let mut queries = Vec::new();
+        for family in scope.families() {
+            for table in &tables {
+                // The kernel answers a table that does not exist with `ENOENT`.
+                let dumped = table.filter(|_| is_strict);
+                let mut head = [0; 12];
+                head[0] = family_number(family);
+                head[5] = scope.protocol.filter(|_| is_strict).unwrap_or(0);
+                let consistency = Consistency::Routes { family, table: dumped };
+                let attr = dumped.map(|table| (RTA_TABLE, table));
+                let query = DumpQuery::new(consistency, dump_request(GET, &head, attr));
+                queries.push(DumpQuery { table: *table, ..query });
+            }
+        }
+        queries
     }
 
+    /// Without `NLM_F_EXCL` IPv6 would append the next hop of a create to another writer's route.
+    /// An update replaces the holder of the route's key, whoever owns it: the kernel does not look
+    /// at the protocol. [`Part::Append`] adds an IPv4 route after those of its key: the first still
+    /// counts, and `EEXIST` is the answer if one of them is the same. In IPv6 it would become one
+    /// with what is there.
+    ///
+    /// A delete states the route as it was observed: its protocol, type, metric, preferred source
+    /// and all of its next hops, so that no other row matches. An IPv4 metric of 0 is the exception
+    /// that the kernel makes: it means "any", the lowest first. If the route is gone already, a row
+    /// of the same protocol, type and next hops with another metric goes.
     fn encode(
         buffer: &mut Vec<u8>,
         part: Part,
         change: &Change<'_, Route>,
     ) -> Result<(), EncodeError> {
-        let (route, resolve) = (change.object, change.indexes.resolve);
+        let (route, resolve) = (change.object, change.resolve);
         match (change.action, part) {
-            (Action::Create, Part::Append) => append(buffer, route, resolve),
-            (Action::Create, _) => create(buffer, route, resolve),
-            (Action::Update, _) => replace(buffer, route, resolve),
+            (Action::Create, Part::Append) => {
+                put(buffer, route, NLM_F_CREATE | NLM_F_APPEND, resolve)
+            }
+            (Action::Create, _) => put(buffer, route, CREATE, resolve),
+            (Action::Update, _) => put(buffer, route, REPLACE, resolve),
             (Action::Delete, _) => delete(buffer, route, resolve),
         }
     }
@@ -428,7 +357,6 @@ impl Row<'_> {
     #[inline]
     pub fn position(&self) -> Option<RowPosition> {
         let row = self.common();
-        (row.family == Family::Inet)
-            .then_some(RowPosition { table: row.table, dst: row.dst as u32 })
+        (row.family == Family::Inet).then_some((row.table, row.dst as u32))
     }
 }

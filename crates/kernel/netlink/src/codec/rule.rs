@@ -3,21 +3,16 @@
 use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
-use trueup_net::{Action, Family, FwMark, IfName, Kind, NumberRange, Rule, RuleAction};
+use trueup_net::{Action, FwMark, IfName, Kind, NumberRange, Rule, RuleAction};
 
-use super::dump_query::ReadScope;
-use super::dump_query::{Consistency, DumpQuery};
-use super::kind_codec::KindCodec;
-use super::kind_codec::{Change, Part, RefusalCause};
+use super::dump_query::{Consistency, DumpQuery, ReadScope, dump_request};
+use super::kind_codec::{Change, KindCodec, Part, RefusalCause};
 use super::{
-    BROKEN, EncodeError, Undecodable, family_from, family_number, read_ip_of, split, take,
+    BROKEN, CREATE, EncodeError, Undecodable, family_from, family_number, read_ip_of, split, take,
 };
 use crate::kernel_error::KernelError;
 use crate::transport::Group;
-use crate::wire::{
-    MessageWriter, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, read_string, read_u8,
-    read_u16, read_u32,
-};
+use crate::wire::{MessageWriter, NLM_F_REQUEST, read_string, read_u8, read_u16, read_u32};
 
 /// `RTM_NEWRULE`.
 pub const NEW: u16 = 32;
@@ -69,27 +64,41 @@ impl KindCodec for Rule {
     }
 
     fn dumps(scope: &ReadScope, _is_strict: bool) -> Vec<DumpQuery> {
-        let dump = |family| {
-            let moved_by = &[NEW, DELETE];
-            DumpQuery::new(Consistency::Events { family, moved_by }, |buffer| {
-                dump_request(buffer, family)
+        scope
+            .families()
+            .map(|family| {
+                let mut head = [0; 12];
+                head[0] = family_number(family);
+                let consistency = Consistency::Events { family, moved_by: &[NEW, DELETE] };
+                DumpQuery::new(consistency, dump_request(GET, &head, None))
             })
-        };
-        scope.families().map(dump).collect()
+            .collect()
     }
 
+    /// The kernel's test for the same rule on a create (`rule_exists` in net/core/fib_rules.c) is
+    /// wider than equality: `not` and the target of a `goto` do not count, and a prefix, a TOS or a
+    /// flow that the new rule leaves open matches any that a rule of the same priority, action and
+    /// protocol has. So of several such rules create the least selective first.
+    ///
+    /// On a delete the kernel takes an absent selector for "any", and ignores `not` and the target
+    /// of a `goto`: of rules of the same priority, protocol and action the first goes that has the
+    /// given selectors, or more of them. A priority, a protocol or a table of 0 (without `l3mdev`)
+    /// means "any" as well, even the rule that looks up table local, without which the host
+    /// receives nothing: such rules are refused. A kernel that stores no protocol has at most one
+    /// such rule.
     fn encode(
         buffer: &mut Vec<u8>,
         _part: Part,
         change: &Change<'_, Rule>,
     ) -> Result<(), EncodeError> {
-        let rule = change.object;
-        match (change.action, change.is_unmarked) {
-            (Action::Create, false) => create(buffer, rule),
-            (Action::Create, true) => create_unmarked(buffer, rule),
-            (Action::Delete, false) => delete(buffer, rule),
-            (Action::Delete, true) => delete_unmarked(buffer, rule),
-            (Action::Update, _) => Err(EncodeError::Refused("a rule cannot be changed in place")),
+        let protocol = if change.is_unmarked { 0 } else { change.object.protocol };
+        if protocol == 0 && !change.is_unmarked {
+            return Err(EncodeError::Refused("a rule needs a protocol"));
+        }
+        match change.action {
+            Action::Create => put(buffer, NEW, CREATE, change.object, protocol),
+            Action::Delete => put(buffer, DELETE, 0, change.object, protocol),
+            Action::Update => Err(EncodeError::Refused("a rule cannot be changed in place")),
         }
     }
 
@@ -111,7 +120,6 @@ impl KindCodec for Rule {
 /// When the message is too short, or its priority, its protocol or another known selector cannot be
 /// read: which rule it is remains unknown.
 pub fn decode(body: &[u8]) -> Result<Option<Rule>, Undecodable> {
-    let lost = |why| Undecodable::new(Kind::Rule, why);
     let (head, mut attrs) = split::<12>(Kind::Rule, body)?;
     let [family, dst_len, src_len, tos, table, _, _, action, flags @ ..] = head;
     let flags = u32::from_ne_bytes(flags);
@@ -127,10 +135,6 @@ pub fn decode(body: &[u8]) -> Result<Option<Rule>, Undecodable> {
     let mut fwmark = FwMark { mark: 0, mask: 0 };
     let mut all = flags & !(FIB_RULE_INVERT | STATUS_FLAGS) == 0;
     for (number, payload) in attrs.by_ref() {
-        // Another writer can give any bytes as a name: they must not make dumps incomplete.
-        let name = || IfName::from_bytes(read_string(payload)).ok().map(Some);
-        let known = |read: bool| read.then_some(true).ok_or(lost("a selector"));
-        let limit = || read_u32(payload).map(Some);
         all &= match number {
             FRA_PRIORITY => {
                 rule.priority = read_u32(payload).ok_or(lost("priority"))?;
@@ -140,21 +144,24 @@ pub fn decode(body: &[u8]) -> Result<Option<Rule>, Undecodable> {
                 rule.protocol = read_u8(payload).ok_or(lost("protocol"))?;
                 true
             }
-            FRA_DST => known(take(&mut to, read_ip_of(family, payload).map(Some)))?,
-            FRA_SRC => known(take(&mut from, read_ip_of(family, payload).map(Some)))?,
-            FRA_IIFNAME => take(&mut rule.iif, name()),
-            FRA_OIFNAME => take(&mut rule.oif, name()),
-            FRA_GOTO => known(take(&mut target, read_u32(payload)))?,
-            FRA_TABLE => known(take(&mut table, read_u32(payload)))?,
-            FRA_FWMARK => known(take(&mut fwmark.mark, read_u32(payload)))?,
-            FRA_FWMASK => known(take(&mut fwmark.mask, read_u32(payload)))?,
-            FRA_SUPPRESS_IFGROUP => known(take(&mut rule.suppress_ifgroup, limit()))?,
-            FRA_SUPPRESS_PREFIXLEN => known(take(&mut rule.suppress_prefixlength, limit()))?,
-            FRA_L3MDEV => known(take(&mut rule.l3mdev, read_u8(payload).map(|on| on != 0)))?,
-            FRA_UID_RANGE => known(take(&mut rule.uidrange, read_uids(payload).map(Some)))?,
-            FRA_IP_PROTO => known(take(&mut rule.ipproto, read_u8(payload).map(Some)))?,
-            FRA_SPORT_RANGE => known(take(&mut rule.sport, read_ports(payload).map(Some)))?,
-            FRA_DPORT_RANGE => known(take(&mut rule.dport, read_ports(payload).map(Some)))?,
+            FRA_DST => known(&mut to, read_ip_of(family, payload).map(Some))?,
+            FRA_SRC => known(&mut from, read_ip_of(family, payload).map(Some))?,
+            // Another writer can give any bytes as a name: they must not make dumps incomplete.
+            FRA_IIFNAME => take(&mut rule.iif, read_name(payload)),
+            FRA_OIFNAME => take(&mut rule.oif, read_name(payload)),
+            FRA_GOTO => known(&mut target, read_u32(payload))?,
+            FRA_TABLE => known(&mut table, read_u32(payload))?,
+            FRA_FWMARK => known(&mut fwmark.mark, read_u32(payload))?,
+            FRA_FWMASK => known(&mut fwmark.mask, read_u32(payload))?,
+            FRA_SUPPRESS_IFGROUP => known(&mut rule.suppress_ifgroup, read_u32(payload).map(Some))?,
+            FRA_SUPPRESS_PREFIXLEN => {
+                known(&mut rule.suppress_prefixlength, read_u32(payload).map(Some))?
+            }
+            FRA_L3MDEV => known(&mut rule.l3mdev, read_u8(payload).map(|on| on != 0))?,
+            FRA_UID_RANGE => known(&mut rule.uidrange, read_uids(payload).map(Some))?,
+            FRA_IP_PROTO => known(&mut rule.ipproto, read_u8(payload).map(Some))?,
+            FRA_SPORT_RANGE => known(&mut rule.sport, read_ports(payload).map(Some))?,
+            FRA_DPORT_RANGE => known(&mut rule.dport, read_ports(payload).map(Some))?,
             // Since 6.15 a single port reports the mask that leaves it whole.
             FRA_SPORT_MASK | FRA_DPORT_MASK => {
                 matches!(read_u16(payload), Some(0 | u16::MAX))
@@ -167,11 +174,6 @@ pub fn decode(body: &[u8]) -> Result<Option<Rule>, Undecodable> {
         return Err(lost(BROKEN));
     }
 
-    // Only a prefix of length 0 goes without its address.
-    let network = |address: Option<IpAddr>, len| match address {
-        None => (len == 0).then_some(None),
-        Some(address) => IpNetwork::new(address, len).ok().map(Some),
-    };
     all &= take(&mut rule.from, network(from, src_len));
     all &= take(&mut rule.to, network(to, dst_len));
     rule.fwmark = Some(fwmark);
@@ -191,82 +193,17 @@ pub fn decode(body: &[u8]) -> Result<Option<Rule>, Undecodable> {
     Ok(Some(rule.canonical()))
 }
 
-/// Encodes the creation of a rule that must not exist yet (`EEXIST` else).
-///
-/// The kernel's test for the same rule (`rule_exists` in net/core/fib_rules.c) is wider than
-/// equality: `not` and the target of a `goto` do not count, and a prefix, a TOS or a flow that the
-/// new rule leaves open matches any that a rule of the same priority, action and protocol has. So
-/// of several such rules create the least selective first.
-///
-/// # Errors
-///
-/// When the rule is such that it could not be deleted again (see [`delete`]).
-pub fn create(buffer: &mut Vec<u8>, rule: &Rule) -> Result<(), EncodeError> {
-    guarded(rule)?;
-    put(buffer, NEW, NLM_F_CREATE | NLM_F_EXCL, rule)
+fn lost(why: &'static str) -> Undecodable {
+    Undecodable::new(Kind::Rule, why)
 }
 
-/// As [`create`], on a kernel that stores no protocol on rules: none is sent.
-///
-/// # Errors
-///
-/// As [`create`], but for the protocol.
-pub fn create_unmarked(buffer: &mut Vec<u8>, rule: &Rule) -> Result<(), EncodeError> {
-    put(buffer, NEW, NLM_F_CREATE | NLM_F_EXCL, &unmarked(rule))
-}
-
-/// Encodes the deletion of a rule by its priority, protocol, action and all its selectors.
-///
-/// The kernel takes a selector that is absent for "any", and does not look at `not` and the target
-/// of a `goto`: of rules of the same priority, protocol and action the first goes that has the
-/// selectors given, be it with more of them.
-///
-/// # Errors
-///
-/// When the rule is not fully modelled, or has priority 0, protocol 0, or the table 0 without being
-/// an `l3mdev` rule: each of these means "any" to the kernel, even the rule that looks up table
-/// local, without which the host receives nothing.
-pub fn delete(buffer: &mut Vec<u8>, rule: &Rule) -> Result<(), EncodeError> {
-    guarded(rule)?;
-    put(buffer, DELETE, 0, rule)
-}
-
-/// As [`delete`], on a kernel that stores no protocol on rules: none is sent, and there is at most
-/// one such rule.
-///
-/// # Errors
-///
-/// As [`delete`], but for the protocol.
-pub fn delete_unmarked(buffer: &mut Vec<u8>, rule: &Rule) -> Result<(), EncodeError> {
-    put(buffer, DELETE, 0, &unmarked(rule))
-}
-
-fn unmarked(rule: &Rule) -> Rule {
-    rule.clone().with_protocol(0)
-}
-
-/// Checks that a rule has a protocol: to a kernel that stores protocols, none means any.
-fn guarded(rule: &Rule) -> Result<(), EncodeError> {
-    if rule.protocol == 0 {
-        return Err(EncodeError::Refused("a rule needs a protocol"));
-    }
-    Ok(())
-}
-
-/// Encodes the request for all rules of a family; there is no narrower one.
-///
-/// # Errors
-///
-/// None that can happen: the message has a fixed size.
-pub fn dump_request(buffer: &mut Vec<u8>, family: Family) -> Result<(), EncodeError> {
-    let mut head = [0; 12];
-    head[0] = family_number(family);
-    let mut message = MessageWriter::begin(buffer, GET, NLM_F_REQUEST | NLM_F_DUMP);
-    message.body(&head);
-    Ok(message.finish()?)
-}
-
-fn put(buffer: &mut Vec<u8>, kind: u16, nlm_flags: u16, rule: &Rule) -> Result<(), EncodeError> {
+fn put(
+    buffer: &mut Vec<u8>,
+    kind: u16,
+    nlm_flags: u16,
+    rule: &Rule,
+    protocol: u8,
+) -> Result<(), EncodeError> {
     let refusal = match rule {
         Rule { unmodelled: true, .. } => Some("a rule with unknown selectors"),
         Rule { priority: 0, .. } => Some("a rule needs a priority"),
@@ -289,12 +226,11 @@ fn put(buffer: &mut Vec<u8>, kind: u16, nlm_flags: u16, rule: &Rule) -> Result<(
             return Err(EncodeError::Refused("a rule with this action cannot be written"));
         }
     };
-    let prefix_len = |network: Option<IpNetwork>| network.map_or(0, |network| network.prefix());
     let flags = if rule.not { FIB_RULE_INVERT } else { 0 };
     let mut head = [0; 12];
     head[0] = family_number(rule.family);
-    head[1] = prefix_len(rule.to);
-    head[2] = prefix_len(rule.from);
+    head[1] = rule.to.map_or(0, |to| to.prefix());
+    head[2] = rule.from.map_or(0, |from| from.prefix());
     head[3] = rule.tos;
     // The byte for the table stays 0: look into the attribute.
     head[7] = action;
@@ -302,8 +238,8 @@ fn put(buffer: &mut Vec<u8>, kind: u16, nlm_flags: u16, rule: &Rule) -> Result<(
     let mut message = MessageWriter::begin(buffer, kind, NLM_F_REQUEST | nlm_flags);
     message.body(&head);
     message.attr_u32(FRA_PRIORITY, rule.priority);
-    if rule.protocol != 0 {
-        message.attr_u8(FRA_PROTOCOL, rule.protocol);
+    if protocol != 0 {
+        message.attr_u8(FRA_PROTOCOL, protocol);
     }
     if let Some(table) = table {
         message.attr_u32(FRA_TABLE, table);
@@ -312,7 +248,7 @@ fn put(buffer: &mut Vec<u8>, kind: u16, nlm_flags: u16, rule: &Rule) -> Result<(
         message.attr_u32(FRA_GOTO, target);
     }
     write_selectors(&mut message, rule);
-    Ok(message.finish()?)
+    message.finish()
 }
 
 fn write_selectors(message: &mut MessageWriter<'_>, rule: &Rule) {
@@ -356,6 +292,25 @@ fn write_selectors(message: &mut MessageWriter<'_>, rule: &Rule) {
     if let Some(group) = rule.suppress_ifgroup {
         message.attr_u32(FRA_SUPPRESS_IFGROUP, group);
     }
+}
+
+/// Returns the network of an address and a length: only a prefix of length 0 goes without its
+/// address.
+fn network(address: Option<IpAddr>, len: u8) -> Option<Option<IpNetwork>> {
+    match address {
+        None => (len == 0).then_some(None),
+        Some(address) => IpNetwork::new(address, len).ok().map(Some),
+    }
+}
+
+/// Stores a selector, which must be readable: without it the rule's identity is unknown.
+fn known<T>(slot: &mut T, read: Option<T>) -> Result<bool, Undecodable> {
+    *slot = read.ok_or(lost("a selector"))?;
+    Ok(true)
+}
+
+fn read_name(payload: &[u8]) -> Option<Option<IfName>> {
+    IfName::from_bytes(read_string(payload)).ok().map(Some)
 }
 
 fn read_ports(payload: &[u8]) -> Option<NumberRange<u16>> {

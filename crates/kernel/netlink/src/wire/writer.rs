@@ -3,12 +3,7 @@
 use std::net::IpAddr;
 
 use super::{ATTR_HEADER_LEN, Header, NLA_F_NESTED, align};
-
-/// A message or an attribute is longer than its length field can say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a netlink attribute or message is too large for its length field")]
-#[non_exhaustive]
-pub struct TooLarge;
+use crate::error::EncodeError;
 
 /// Appends one message to a buffer.
 ///
@@ -27,7 +22,7 @@ pub struct TooLarge;
 /// message.end_nest(metrics);
 /// message.finish()?;
 /// assert_eq!(Messages::new(&buffer).count(), 1);
-/// # Ok::<(), trueup_netlink::wire::TooLarge>(())
+/// # Ok::<(), trueup_netlink::codec::EncodeError>(())
 /// ```
 #[derive(Debug)]
 pub struct MessageWriter<'a> {
@@ -159,12 +154,12 @@ impl<'a> MessageWriter<'a> {
     ///
     /// # Errors
     ///
-    /// [`TooLarge`] when an attribute, a nest or the message outgrew its length field; the message
-    /// is then no longer in the buffer.
-    pub fn finish(mut self) -> Result<(), TooLarge> {
-        let length = u32::try_from(self.position()).map_err(|_| TooLarge)?;
+    /// [`TooLarge`](EncodeError::TooLarge) when an attribute, a nest or the message outgrew its
+    /// length field; the message is then no longer in the buffer.
+    pub fn finish(mut self) -> Result<(), EncodeError> {
+        let length = u32::try_from(self.position()).map_err(|_| EncodeError::TooLarge)?;
         if self.overflow {
-            return Err(TooLarge);
+            return Err(EncodeError::TooLarge);
         }
         self.buffer[self.start..self.start + 4].copy_from_slice(&length.to_ne_bytes());
         self.finished = true;
@@ -207,7 +202,7 @@ mod tests {
     };
     use proptest::prelude::*;
 
-    fn written(write: impl FnOnce(&mut MessageWriter<'_>)) -> Result<Vec<u8>, TooLarge> {
+    fn written(write: impl FnOnce(&mut MessageWriter<'_>)) -> Result<Vec<u8>, EncodeError> {
         let mut buffer = Vec::new();
         let mut message = MessageWriter::begin(&mut buffer, 24, NLM_F_REQUEST);
         write(&mut message);
@@ -249,20 +244,23 @@ mod tests {
     #[test]
     fn too_long_is_an_error_and_leaves_no_trace() {
         assert!(written(|message| message.attr(1, &[0; 65531])).is_ok());
-        assert_eq!(written(|message| message.attr(1, &[0; 65532])), Err(TooLarge));
-        assert_eq!(written(|message| message.attr_string(1, &[b'a'; 65531])), Err(TooLarge));
+        assert_eq!(written(|message| message.attr(1, &[0; 65532])), Err(EncodeError::TooLarge));
+        assert_eq!(
+            written(|message| message.attr_string(1, &[b'a'; 65531])),
+            Err(EncodeError::TooLarge)
+        );
         let nested = written(|message| {
             let nest = message.nest(1);
             message.attr(2, &[0; 40000]);
             message.attr(3, &[0; 40000]);
             message.end_nest(nest);
         });
-        assert_eq!(nested, Err(TooLarge));
+        assert_eq!(nested, Err(EncodeError::TooLarge));
 
         let mut buffer = vec![1, 2, 3, 4];
         let mut message = MessageWriter::begin(&mut buffer, 1, 0);
         message.attr(1, &[0; 70000]);
-        assert_eq!(message.finish(), Err(TooLarge));
+        assert_eq!(message.finish(), Err(EncodeError::TooLarge));
         assert_eq!(buffer, [1, 2, 3, 4]);
         drop(MessageWriter::begin(&mut buffer, 1, 0));
         assert_eq!(buffer, [1, 2, 3, 4]);

@@ -6,9 +6,9 @@ use std::cell::Cell;
 
 use trueup_net::internal::DumpMatcher;
 use trueup_net::{Dev, Devices, Family, NextHop, NextHops, ObjectKind as _, Route, Routes};
-use trueup_netlink::codec::{existing, route};
+use trueup_netlink::Batch;
+use trueup_netlink::codec::{self, existing, route};
 use trueup_netlink::wire::Messages;
-use trueup_netlink::{Batch, Push};
 
 thread_local! {
     static TAKEN: Cell<usize> = const { Cell::new(0) };
@@ -69,9 +69,9 @@ fn a_plain_route_is_encoded_and_decoded_without_an_allocation() {
     let mut buffer = Vec::with_capacity(1024);
     let encoded = allocations(|| {
         for route in &routes {
-            route::create(&mut buffer, route, &existing).unwrap();
-            route::replace(&mut buffer, route, &existing).unwrap();
-            route::delete(&mut buffer, route, &existing).unwrap();
+            codec::create(&mut buffer, route, &existing).unwrap();
+            codec::replace(&mut buffer, route, &existing).unwrap();
+            codec::delete(&mut buffer, route, &existing).unwrap();
         }
     });
     assert_eq!(encoded, 0);
@@ -93,8 +93,8 @@ fn a_batch_that_was_full_once_is_filled_without_an_allocation() {
     let mut batch = Batch::new();
     let fill = |batch: &mut Batch| {
         for route in routes.iter().cycle() {
-            let pushed = batch.push(|buffer| route::create(buffer, route, &existing));
-            if pushed.unwrap() == Push::Full {
+            let pushed = batch.push(|buffer| codec::create(buffer, route, &existing));
+            if pushed.unwrap() == false {
                 break;
             }
         }
@@ -119,7 +119,7 @@ fn rows_in_sync_are_matched_without_an_allocation() {
             route.protocol = 116;
             route.nexthops =
                 NextHops::One(NextHop::via("192.0.2.1".parse().unwrap()).with_dev(Dev::index(7)));
-            route::create(&mut dump, &route.canonical(), &existing).unwrap();
+            codec::create(&mut dump, &route.canonical(), &existing).unwrap();
         }
         let mut matcher = DumpMatcher::new(&wanted, &Devices::default(), 116);
         let rows = allocations(|| {

@@ -8,12 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::thread::{CapabilitySet, CapabilitySets};
-use trueup_netlink::wire::{
-    MessageWriter, NLM_F_CREATE, NLM_F_EXCL, TooLarge, read_string, read_u32,
-};
+use trueup_netlink::codec::EncodeError;
+use trueup_netlink::wire::{MessageWriter, NLM_F_CREATE, NLM_F_EXCL, read_string, read_u32};
 use trueup_netlink::{
-    BATCH_MESSAGES, Batch, DUMP_ATTEMPTS, DumpStep, ErrorKind, Group, Multicast, Namespace,
-    Outcome, Push, Socket,
+    Answer, BATCH_MESSAGES, Batch, DUMP_ATTEMPTS, DumpStep, ErrorKind, Group, Multicast, Namespace,
+    Socket,
 };
 use trueup_testkit::{
     Snapshot, assert_no_changes, fresh_netns, index_of, ip_fails, named_netns, uplinks, veth_pair,
@@ -40,7 +39,7 @@ fn socket() -> Socket {
     Socket::open(&Namespace::current()).unwrap()
 }
 
-type Encoded = Result<(), TooLarge>;
+type Encoded = Result<(), EncodeError>;
 
 /// Flags of an exclusive create, none for a delete: there NLM_F_EXCL's bit is NLM_F_BULK.
 fn create(kind: u16) -> u16 {
@@ -83,14 +82,15 @@ fn fixed(kind: u16, body: &[u8]) -> Vec<u8> {
 }
 
 /// Sends the blackholes `range` in as many batches as it takes; `fails` picks those that fail.
-fn send(socket: &mut Socket, range: Range<u32>, fails: impl Fn(u32) -> bool) -> Vec<Outcome> {
+fn send(socket: &mut Socket, range: Range<u32>, fails: impl Fn(u32) -> bool) -> Vec<Answer> {
     let mut batch = Batch::new();
     let mut outcomes = Vec::new();
     let mut n = range.start;
     while n < range.end {
-        match batch.push(|buffer| blackhole(buffer, n, fails(n))).unwrap() {
-            Push::Added => n += 1,
-            Push::Full => outcomes.extend(socket.send_batch(&mut batch).unwrap()),
+        if batch.push(|buffer| blackhole(buffer, n, fails(n))).unwrap() {
+            n += 1;
+        } else {
+            outcomes.extend(socket.send_batch(&mut batch).unwrap());
         }
     }
     outcomes.extend(socket.send_batch(&mut batch).unwrap());
@@ -214,13 +214,13 @@ pub(crate) fn every_message_of_a_thousand_has_its_own_outcome() {
         assert_eq!(outcomes.len(), 1000);
         for (n, outcome) in (0..).zip(&outcomes) {
             match outcome {
-                Outcome::Done => assert!(!fails(n), "{n}"),
-                Outcome::Failed(error) => {
+                Some(Ok(())) => assert!(!fails(n), "{n}"),
+                Some(Err(error)) => {
                     assert!(fails(n), "{n}: {error}");
                     let message = Some("Invalid prefix for given prefix length");
                     assert_eq!((error.errno(), error.message()), (libc::EINVAL, message));
                 }
-                Outcome::Unknown => panic!("{n} is unknown"),
+                None => panic!("{n} is unknown"),
             }
         }
         let wanted: Vec<u32> = (0..1000).filter(|n| !fails(*n)).collect();
@@ -233,7 +233,7 @@ pub(crate) fn more_failures_than_acknowledgements_fit_are_all_reported() {
     let mut socket = socket();
     let outcomes = send(&mut socket, 0..257, |_| true);
     assert_eq!(outcomes.len(), 257);
-    assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Failed(_))));
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, Some(Err(_)))));
     assert_eq!(BATCH_MESSAGES, 250);
 }
 
@@ -243,28 +243,28 @@ pub(crate) fn a_small_receive_queue_shrinks_the_window() {
     let obtained = socket.set_receive_buffer(20_000).unwrap();
     assert_eq!(obtained, 20_000);
     let outcomes = send(&mut socket, 0..300, |_| true);
-    assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Failed(_))));
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, Some(Err(_)))));
     assert_eq!(outcomes.len(), 300);
     // The least the kernel has; it is reported as it is.
     let least = socket.set_receive_buffer(1).unwrap();
     assert!(least > 1, "{least}");
     let outcomes = send(&mut socket, 0..20, |n| n % 2 == 0);
-    assert!(outcomes.iter().all(|outcome| *outcome != Outcome::Unknown));
+    assert!(outcomes.iter().all(|outcome| *outcome != None));
 }
 
 pub(crate) fn a_lost_answer_is_unknown_and_never_success() {
     fresh_netns();
     let mut socket = socket();
     // Behind the socket's back: it still believes that 250 answers fit.
-    assert_eq!(send(&mut socket, 300..301, |_| false), [Outcome::Done]);
+    assert_eq!(send(&mut socket, 300..301, |_| false), [Some(Ok(()))]);
     rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 10_000).unwrap();
     let fails = |n: u32| n < 240;
     let begin = Instant::now();
     let outcomes = send(&mut socket, 0..250, fails);
     assert!(begin.elapsed() < socket.timeout(), "there is nothing to wait for");
-    let failed = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Failed(_))).count();
+    let failed = outcomes.iter().filter(|outcome| matches!(outcome, Some(Err(_)))).count();
     assert!((1..240).contains(&failed), "{failed}");
-    assert!(outcomes.iter().all(|outcome| *outcome != Outcome::Done));
+    assert!(outcomes.iter().all(|outcome| *outcome != Some(Ok(()))));
     // They were carried out all the same.
     let there = blackholes(&mut socket);
     assert_eq!(there, (240..250).chain([300]).collect::<Vec<_>>());
@@ -278,7 +278,7 @@ pub(crate) fn a_batch_larger_than_the_send_buffer_goes_in_parts() {
     rustix::net::sockopt::set_socket_send_buffer_size(&socket, 2048).unwrap();
     let outcomes = send(&mut socket, 0..600, |n| n % 3 == 0);
     assert_eq!(outcomes.len(), 600);
-    assert_eq!(outcomes.iter().filter(|outcome| **outcome == Outcome::Done).count(), 400);
+    assert_eq!(outcomes.iter().filter(|outcome| **outcome == Some(Ok(()))).count(), 400);
     let large = one(|buffer| {
         route(buffer, RTM_NEWROUTE, (0x0b00_0000, 8), BLACKHOLE, |message| {
             message.attr(1000, &[0; 60_000]);
@@ -290,7 +290,7 @@ pub(crate) fn a_batch_larger_than_the_send_buffer_goes_in_parts() {
 pub(crate) fn a_dump_of_many_datagrams_is_complete() {
     fresh_netns();
     let mut socket = socket();
-    assert!(send(&mut socket, 0..5000, |_| false).iter().all(|outcome| *outcome == Outcome::Done));
+    assert!(send(&mut socket, 0..5000, |_| false).iter().all(|outcome| *outcome == Some(Ok(()))));
     assert_eq!(blackholes(&mut socket), (0..5000).collect::<Vec<_>>());
 }
 
@@ -475,9 +475,9 @@ pub(crate) fn an_interrupted_dump_is_repeated_and_then_reported_as_incomplete() 
     for n in 0..2000 {
         let added = batch.push(|buffer| {
             buffer.extend_from_slice(&address(n, RTM_NEWADDR));
-            Ok::<_, TooLarge>(())
+            Ok::<_, EncodeError>(())
         });
-        assert_eq!(added, Ok(Push::Added));
+        assert_eq!(added, Ok(true));
         if batch.is_full() {
             socket.send_batch(&mut batch).unwrap();
         }
@@ -689,7 +689,7 @@ pub(crate) fn an_overrun_of_events_is_reported_once() {
     let mut events = Multicast::open(&Namespace::current(), &[Group::IPV4_ROUTE]).unwrap();
     events.set_receive_buffer(5000).unwrap();
     let mut socket = socket();
-    assert!(send(&mut socket, 0..1000, |_| false).iter().all(|outcome| *outcome == Outcome::Done));
+    assert!(send(&mut socket, 0..1000, |_| false).iter().all(|outcome| *outcome == Some(Ok(()))));
     let error = events.receive(Duration::from_secs(5), |_| {}).unwrap_err();
     assert_eq!((error.kind(), error.is_loss()), (ErrorKind::Overrun, true));
     let left = events.receive(Duration::ZERO, |_| {}).unwrap();
@@ -716,10 +716,10 @@ pub(crate) fn wordy_answers_fit_the_queue_too() {
         while batch
             .push(|buffer| route(buffer, RTM_NEWROUTE, (0x0a00_0000, 8), UNICAST, attrs))
             .unwrap()
-            == Push::Added
+            == true
         {}
         for outcome in socket.send_batch(&mut batch).unwrap() {
-            let Outcome::Failed(error) = outcome else { panic!("{outcome:?}") };
+            let Some(Err(error)) = outcome else { panic!("{outcome:?}") };
             longest = longest.max(error.message().unwrap_or("").len());
         }
     }

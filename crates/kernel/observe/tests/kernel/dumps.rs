@@ -80,8 +80,8 @@ fn toggle_routes(list: &[Route]) -> impl FnMut(&mut Hand, usize) + Send {
     |hand, n| {
         // He may find it as another before him left it.
         let _done = hand.try_send(|buffer| match due(list, n) {
-            (route, true) => codec::route::create(buffer, route, &existing),
-            (route, false) => codec::route::delete(buffer, route, &existing),
+            (route, true) => codec::create(buffer, route, &existing),
+            (route, false) => codec::delete(buffer, route, &existing),
         });
     }
 }
@@ -89,8 +89,8 @@ fn toggle_routes(list: &[Route]) -> impl FnMut(&mut Hand, usize) + Send {
 fn toggle_rules(list: &[Rule]) -> impl FnMut(&mut Hand, usize) + Send {
     |hand, n| {
         let _done = hand.try_send(|buffer| match due(list, n) {
-            (rule, true) => codec::rule::create(buffer, rule),
-            (rule, false) => codec::rule::delete(buffer, rule),
+            (rule, true) => codec::create(buffer, rule, &existing),
+            (rule, false) => codec::delete(buffer, rule, &existing),
         });
     }
 }

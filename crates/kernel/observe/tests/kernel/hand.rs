@@ -62,22 +62,22 @@ impl Hand {
     }
 
     pub(crate) fn add(&mut self, route: &Route) {
-        self.send(|buffer| codec::route::create(buffer, route, &existing));
+        self.send(|buffer| codec::create(buffer, route, &existing));
     }
 
     pub(crate) fn replace(&mut self, route: &Route) {
-        self.send(|buffer| codec::route::replace(buffer, route, &existing));
+        self.send(|buffer| codec::replace(buffer, route, &existing));
     }
 
     pub(crate) fn delete(&mut self, route: &Route) {
-        self.send(|buffer| codec::route::delete(buffer, route, &existing));
+        self.send(|buffer| codec::delete(buffer, route, &existing));
     }
 
     /// Adds a route beside one of the same key.
     pub(crate) fn append(&mut self, route: &Route) {
         const CREATE_APPEND: u16 = 0xc00;
         self.send(|buffer| {
-            codec::route::create(buffer, route, &existing)?;
+            codec::create(buffer, route, &existing)?;
             buffer[6..8].copy_from_slice(&CREATE_APPEND.to_ne_bytes());
             Ok(())
         });
@@ -85,33 +85,33 @@ impl Hand {
 
     pub(crate) fn address(&mut self, index: u32, text: &str) {
         let address = address(index, text);
-        self.send(|buffer| codec::address::create(buffer, &address, &existing));
+        self.send(|buffer| codec::create(buffer, &address, &existing));
     }
 
     pub(crate) fn delete_address(&mut self, index: u32, text: &str) {
         let address = address(index, text);
-        self.send(|buffer| codec::address::delete(buffer, &address, &existing));
+        self.send(|buffer| codec::delete(buffer, &address, &existing));
     }
 
     pub(crate) fn neighbour(&mut self, index: u32, dst: &str, protocol: u8) {
         let lladdr = "02:00:00:00:00:09".parse().unwrap();
         let mut neighbour = Neighbour::new(Dev::index(index), dst.parse().unwrap(), lladdr);
         neighbour.protocol = protocol;
-        self.send(|buffer| codec::neighbour::create(buffer, &neighbour, &existing));
+        self.send(|buffer| codec::create(buffer, &neighbour, &existing));
     }
 
     pub(crate) fn delete_neighbour(&mut self, index: u32, dst: &str) {
         let lladdr = "02:00:00:00:00:09".parse().unwrap();
         let neighbour = Neighbour::new(Dev::index(index), dst.parse().unwrap(), lladdr);
-        self.send(|buffer| codec::neighbour::delete(buffer, &neighbour, &existing));
+        self.send(|buffer| codec::delete(buffer, &neighbour, &existing));
     }
 
     pub(crate) fn rule(&mut self, rule: &Rule) {
-        self.send(|buffer| codec::rule::create(buffer, rule));
+        self.send(|buffer| codec::create(buffer, rule, &existing));
     }
 
     pub(crate) fn delete_rule(&mut self, rule: &Rule) {
-        self.send(|buffer| codec::rule::delete(buffer, rule));
+        self.send(|buffer| codec::delete(buffer, rule, &existing));
     }
 }
 

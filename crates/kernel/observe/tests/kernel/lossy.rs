@@ -213,7 +213,7 @@ pub(crate) fn proxies_without_events_are_compared() {
     for n in 0..1_000_u16 {
         let [high, low] = n.to_be_bytes();
         let proxy = Neighbour::proxy(Dev::index(ONE), [10, 9, high, low].into());
-        hand.send(|buffer| codec::neighbour::create(buffer, &proxy, &existing));
+        hand.send(|buffer| codec::create(buffer, &proxy, &existing));
     }
     let scope = ReadScope::default().with_kinds(Kinds::NONE.with(Kind::Neighbour));
     let proxies = |lost: u32| {

@@ -283,7 +283,7 @@ pub(crate) fn a_route_that_goes_without_an_event_is_named_by_the_link() {
     drained(&mut monitor);
     hand.change(ONE, |link| link.up = Some(false));
     let down = drained(&mut monitor);
-    assert!(hand.try_send(|it| codec::route::delete(it, &route, &existing)).is_err());
+    assert!(hand.try_send(|it| codec::delete(it, &route, &existing)).is_err());
     assert!(down.deleted_routes.is_empty(), "not a word: {down:?}");
     assert!(down.routes.contains(&Family::Inet6), "{down:?}");
 }

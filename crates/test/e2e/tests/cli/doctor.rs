@@ -6,8 +6,8 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use trueup::net::Kinds;
-use trueup::netlink::{Marker, Namespace, Socket, markers};
+use trueup::net::Kind;
+use trueup::netlink::{Namespace, Socket, marker};
 use trueup_testkit::{Snapshot, assert_no_changes, named_netns, wait_until, without_net_admin};
 
 use crate::agent::{Agent, Ran};
@@ -40,10 +40,11 @@ pub(crate) fn the_doctor_tells_what_is_so_and_changes_nothing() {
     let read = |path| fs::read_to_string(path).unwrap().trim().to_owned();
     let mut socket = Socket::open(&Namespace::current()).unwrap();
     let cookie = socket.netns_cookie().unwrap();
-    let kept = markers(&mut socket, Kinds::ALL).unwrap();
-    let proof = |marker| {
-        if marker == Marker::Kept { "marker" } else { "ledger" }
+    let mut proof = |kind| {
+        if marker(&mut socket, kind).unwrap() == Some(true) { "marker" } else { "ledger" }
     };
+    let [address, neighbour, route, rule] =
+        [Kind::Address, Kind::Neighbour, Kind::Route, Kind::Rule].map(&mut proof);
     let mut found = ran.json();
     for proof in found["ownership"].as_array_mut().unwrap() {
         let reason = proof.as_object_mut().unwrap().remove("reason").unwrap();
@@ -72,11 +73,11 @@ pub(crate) fn the_doctor_tells_what_is_so_and_changes_nothing() {
             "receive_buffer": Value::Null,
             "ownership": [
                 { "kind": "link", "proof": "ledger" },
-                { "kind": "address", "proof": proof(kept.address) },
-                { "kind": "neighbour", "proof": proof(kept.neighbour) },
+                { "kind": "address", "proof": address },
+                { "kind": "neighbour", "proof": neighbour },
                 { "kind": "nexthop", "proof": "marker" },
-                { "kind": "route", "proof": proof(kept.route) },
-                { "kind": "rule", "proof": proof(kept.rule) },
+                { "kind": "route", "proof": route },
+                { "kind": "rule", "proof": rule },
             ],
             "state_directory": agent.state(),
             "journals": [{

@@ -3,10 +3,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use trueup_net::{Dev, Family, IfName, NextHop, NextHops, Object, Prefix, Route};
+use trueup_net::{Dev, Family, IfName, NextHop, NextHops, Object, Prefix, Route, with_object};
 use trueup_netlink::codec::{self, EncodeError, existing};
 use trueup_netlink::wire::MessageWriter;
-use trueup_netlink::{BATCH_MESSAGES, Batch, Outcome, Push, Socket};
+use trueup_netlink::{BATCH_MESSAGES, Batch, Socket};
 use trueup_rtnl::{DEFAULT_PROTOCOL, Namespace};
 
 /// `RTPROT_STATIC`: what his own objects bear.
@@ -65,9 +65,9 @@ impl OtherWriter {
     #[track_caller]
     pub(crate) fn write<'a>(&mut self, all: impl IntoIterator<Item = (Do, &'a Object)>) {
         for (verb, object) in all {
-            if self.push(verb, object) == Push::Full {
+            if !self.push(verb, object) {
                 self.flush();
-                assert_eq!(self.push(verb, object), Push::Added);
+                assert!(self.push(verb, object));
             }
         }
         self.flush();
@@ -82,7 +82,7 @@ impl OtherWriter {
     pub(crate) fn tries(&mut self, verb: Do, all: &[Object]) {
         for some in all.chunks(BATCH_MESSAGES / 2) {
             for object in some {
-                assert_eq!(self.push(verb, object), Push::Added);
+                assert!(self.push(verb, object));
             }
             self.socket.send_batch(&mut self.batch).unwrap();
         }
@@ -90,18 +90,18 @@ impl OtherWriter {
 
     /// Deletes one, and says whether it was there.
     pub(crate) fn takes(&mut self, object: &Object) -> bool {
-        assert_eq!(self.push(Do::Delete, object), Push::Added);
-        self.socket.send_batch(&mut self.batch).unwrap() == [Outcome::Done]
+        assert!(self.push(Do::Delete, object));
+        self.socket.send_batch(&mut self.batch).unwrap() == [Some(Ok(()))]
     }
 
-    fn push(&mut self, verb: Do, object: &Object) -> Push {
+    fn push(&mut self, verb: Do, object: &Object) -> bool {
         self.batch.push(|buffer| encode(buffer, verb, object)).unwrap()
     }
 
     #[track_caller]
     fn flush(&mut self) {
         let outcomes = self.socket.send_batch(&mut self.batch).unwrap();
-        let refused = outcomes.iter().find(|outcome| **outcome != Outcome::Done);
+        let refused = outcomes.iter().find(|outcome| **outcome != Some(Ok(())));
         assert_eq!(refused, None);
     }
 
@@ -135,16 +135,8 @@ impl OtherWriter {
 }
 
 fn encode(buffer: &mut Vec<u8>, verb: Do, object: &Object) -> Result<(), EncodeError> {
-    let resolve = &existing;
-    match (object, verb) {
-        (Object::Route(it), Do::Create) => codec::route::create(buffer, it, resolve),
-        (Object::Route(it), Do::Delete) => codec::route::delete(buffer, it, resolve),
-        (Object::Address(it), Do::Create) => codec::address::create(buffer, it, resolve),
-        (Object::Address(it), Do::Delete) => codec::address::delete(buffer, it, resolve),
-        (Object::Neighbour(it), Do::Create) => codec::neighbour::create(buffer, it, resolve),
-        (Object::Neighbour(it), Do::Delete) => codec::neighbour::delete(buffer, it, resolve),
-        (Object::Rule(it), Do::Create) => codec::rule::create(buffer, it),
-        (Object::Rule(it), Do::Delete) => codec::rule::delete(buffer, it),
-        (other, _) => unreachable!("no process writes it here: {other:?}"),
-    }
+    with_object!(object, it => match verb {
+        Do::Create => codec::create(buffer, it, &existing),
+        Do::Delete => codec::delete(buffer, it, &existing),
+    })
 }

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ipnetwork::IpNetwork;
 use trueup_graph::{Failure, RunContext, Verdict, Vertex};
-use trueup_net::{Address, Dev, Family};
-use trueup_netlink::codec::{address, existing};
-use trueup_netlink::{Batch, DumpStep, Namespace, Outcome, Socket};
+use trueup_net::{Address, Dev};
+use trueup_netlink::codec::{self, KindCodec as _, ReadScope, address, existing};
+use trueup_netlink::{Batch, DumpStep, Namespace, Socket};
 use trueup_reconcile::ErrorClass;
 
 const NEWADDR: u16 = 20;
@@ -51,10 +51,9 @@ fn is_there(all: &[Address], one: &Address) -> bool {
 
 fn dump(socket: &mut Socket, counts: &Counts) -> Result<Vec<Address>, Failure> {
     counts.dumps.fetch_add(1, Ordering::SeqCst);
-    let mut request = Vec::new();
-    address::dump_request(&mut request, Family::Inet, None).map_err(failure)?;
+    let of_inet = Address::dumps(&ReadScope::whole(), false).remove(0);
     let mut all = Vec::new();
-    let dump = socket.dump(&request, |step| match step {
+    let dump = socket.dump(&of_inet.request, |step| match step {
         DumpStep::Begin => all.clear(),
         DumpStep::Message(message) if message.header.kind == NEWADDR => {
             all.extend(address::decode(message.body).ok().flatten());
@@ -81,8 +80,8 @@ fn plan(
     if apply {
         for it in addresses.iter().copied().filter(|it| is_wrong(it)) {
             let push = |buffer: &mut Vec<u8>| match is_reversed {
-                false => address::create(buffer, &it.address, &existing),
-                true => address::delete(buffer, &it.address, &existing),
+                false => codec::create(buffer, &it.address, &existing),
+                true => codec::delete(buffer, &it.address, &existing),
             };
             let _index = batch.push(push).map_err(failure)?;
         }
@@ -97,8 +96,8 @@ fn plan(
         (false, _) => Ok(Verdict::InPlace),
         (true, false) => Ok(Verdict::WouldChange),
         (true, true) => match outcomes.next() {
-            Some(Outcome::Done) => Ok(Verdict::Changed),
-            Some(Outcome::Failed(error)) => Err(failure(error)),
+            Some(Some(Ok(()))) => Ok(Verdict::Changed),
+            Some(Some(Err(error))) => Err(failure(error)),
             _ => Err(failure("the answer was lost")),
         },
     });

@@ -8,8 +8,8 @@ use trueup_net::{
     Action, Desired, Dev, Devices, Family, IfName, Link, LinkKind, NextHop, NextHops, Nexthop,
     NexthopTarget, Object, Observed, Op, Reason, Route, VethAttrs, with_object,
 };
-use trueup_netlink::codec::{self, DeviceIndexes, KindCodec as _, Part};
-use trueup_netlink::{Batch, Namespace, Outcome, Socket};
+use trueup_netlink::codec::{self, KindCodec as _, Part};
+use trueup_netlink::{Batch, Namespace, Socket};
 use trueup_observe::{Observer, ReadScope};
 use trueup_testkit::Kind;
 
@@ -435,28 +435,26 @@ fn carry_out(namespace: &Namespace, change: &Change) -> String {
             None => return "no such link".to_owned(),
         }
     }
-    let indexes = DeviceIndexes { resolve: &resolve, by_name: &by_name, chosen: &|_| None };
     let mut batch = Batch::new();
     let encoded = with_object!(&op.object, object: K => {
         let was = op.was();
         let was = was.as_deref().and_then(|was| was.try_into().ok());
-        let parts: &[Part] = match change.is_append {
-            true => &[Part::Append],
-            false => K::parts(op.action, object, was),
-        };
+        let parts: &[Part] =
+            if change.is_append { &[Part::Append] } else { K::parts(op.action, object, was) };
         parts.iter().try_for_each(|part| {
-            let change = codec::Change::new(op.action, object, indexes).with_was(was);
-            batch.push(|buffer| K::encode(buffer, *part, &change)).map(drop)
+            let change = codec::Change::new(op.action, object, &resolve).with_was(was);
+            let named = change.with_names(&by_name, &|_| None);
+            batch.push(|buffer| K::encode(buffer, *part, &named)).map(drop)
         })
     });
     if let Err(error) = encoded {
         return error.to_string();
     }
     let sent = Socket::open(namespace).and_then(|mut socket| socket.send_batch(&mut batch));
-    let failed = sent.unwrap().into_iter().find(|outcome| *outcome != Outcome::Done);
+    let failed = sent.unwrap().into_iter().find(|outcome| *outcome != Some(Ok(())));
     match failed {
         None => "done".to_owned(),
-        Some(Outcome::Failed(error)) => error.to_string(),
+        Some(Some(Err(error))) => error.to_string(),
         Some(other) => format!("{other:?}"),
     }
 }

@@ -2,7 +2,7 @@
 
 use trueup_net::Link;
 
-use super::{IFLA_IFNAME, IFLA_LINKINFO, NEW, clear_if, header, link_kind, write_common};
+use super::{IFLA_IFNAME, IFLA_LINKINFO, NEW, clear_unless, header, link_kind, write_common};
 use crate::codec::{EncodeError, Resolve};
 use crate::wire::{MessageWriter, NLM_F_REQUEST};
 
@@ -24,13 +24,13 @@ pub fn change(
     resolve: Resolve<'_>,
 ) -> Result<(), EncodeError> {
     let mut wanted = different(link, was);
-    clear_if(needs_master_first(link, was), &mut wanted.master);
+    clear_unless(!needs_master_first(link, was), &mut wanted.master);
     let mut message = begin_change(buffer, link, was, wanted.up);
     write_common(&mut message, &wanted, resolve)?;
     if let Some(kind) = link_kind::changed_first(&wanted) {
         link_kind::write_change(&mut message, IFLA_LINKINFO, &kind, resolve)?;
     }
-    Ok(message.finish()?)
+    message.finish()
 }
 
 /// Returns whether a [`change_kind`] has to follow a [`change`], because the kernel does not take
@@ -75,7 +75,7 @@ pub fn change_master(
     let mut master = Link::must_exist(link.name);
     master.master = link.master;
     write_common(&mut message, &master, resolve)?;
-    Ok(message.finish()?)
+    message.finish()
 }
 
 /// Encodes the change of those attributes of a link's kind that a [`change`] leaves to it.
@@ -93,7 +93,7 @@ pub fn change_kind(
     if let Some(kind) = link_kind::changed_after(&different(link, was)) {
         link_kind::write_change(&mut message, IFLA_LINKINFO, &kind, resolve)?;
     }
-    Ok(message.finish()?)
+    message.finish()
 }
 
 fn begin_change<'a>(
@@ -116,15 +116,14 @@ fn different(link: &Link, was: Option<&Link>) -> Link {
     let mut wanted = link.clone();
     if let Some(was) = was {
         let written = link.written(was);
-        let is_kept = |field: &str| !written.contains(field);
-        clear_if(is_kept("up"), &mut wanted.up);
-        clear_if(is_kept("mtu"), &mut wanted.mtu);
-        clear_if(is_kept("address"), &mut wanted.address);
-        clear_if(is_kept("master"), &mut wanted.master);
-        clear_if(is_kept("alias"), &mut wanted.alias);
-        clear_if(is_kept("group"), &mut wanted.group);
+        clear_unless(written.contains("up"), &mut wanted.up);
+        clear_unless(written.contains("mtu"), &mut wanted.mtu);
+        clear_unless(written.contains("address"), &mut wanted.address);
+        clear_unless(written.contains("master"), &mut wanted.master);
+        clear_unless(written.contains("alias"), &mut wanted.alias);
+        clear_unless(written.contains("group"), &mut wanted.group);
         if let Some(kind) = &mut wanted.kind {
-            link_kind::clear_unchanged(kind, &is_kept);
+            link_kind::clear_unwritten(kind, &written);
         }
     }
     wanted

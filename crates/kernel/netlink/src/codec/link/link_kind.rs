@@ -1,5 +1,6 @@
 //! `IFLA_LINKINFO`: the kinds of links and the attributes of each.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use trueup_net::{
@@ -7,7 +8,7 @@ use trueup_net::{
     VlanAttrs, VlanProtocol, VxlanAttrs,
 };
 
-use super::{IFLA_IFNAME, IFLA_LINKINFO, clear_if, header};
+use super::{IFLA_IFNAME, IFLA_LINKINFO, clear_unless, header};
 use crate::codec::{EncodeError, Resolve, index_of};
 use crate::wire::{
     Attrs, MessageWriter, read_be16, read_ipv4, read_ipv6, read_string, read_u8, read_u16, read_u32,
@@ -204,23 +205,27 @@ pub(super) fn write_change(
 }
 
 /// Clears the attributes that an update does not write.
-pub(super) fn clear_unchanged(kind: &mut LinkKind, is_kept: &dyn Fn(&str) -> bool) {
+pub(super) fn clear_unwritten(kind: &mut LinkKind, written: &BTreeSet<&str>) {
     match kind {
         LinkKind::Bridge(bridge) => {
-            clear_if(is_kept("stp"), &mut bridge.stp);
-            clear_if(is_kept("vlan_filtering"), &mut bridge.vlan_filtering);
-            clear_if(is_kept("forward_delay"), &mut bridge.forward_delay);
-            clear_if(is_kept("ageing_time"), &mut bridge.ageing_time);
+            clear_unless(written.contains("stp"), &mut bridge.stp);
+            clear_unless(written.contains("vlan_filtering"), &mut bridge.vlan_filtering);
+            clear_unless(written.contains("forward_delay"), &mut bridge.forward_delay);
+            clear_unless(written.contains("ageing_time"), &mut bridge.ageing_time);
         }
         LinkKind::Vxlan(vxlan) => {
-            clear_if(is_kept("local"), &mut vxlan.local);
-            clear_if(is_kept("remote"), &mut vxlan.remote);
-            clear_if(is_kept("link"), &mut vxlan.link);
-            clear_if(is_kept("learning"), &mut vxlan.learning);
-            clear_if(is_kept("ttl"), &mut vxlan.ttl);
+            clear_unless(written.contains("local"), &mut vxlan.local);
+            clear_unless(written.contains("remote"), &mut vxlan.remote);
+            clear_unless(written.contains("link"), &mut vxlan.link);
+            clear_unless(written.contains("learning"), &mut vxlan.learning);
+            clear_unless(written.contains("ttl"), &mut vxlan.ttl);
         }
-        LinkKind::Macvlan(MacvlanAttrs { mode, .. }) => clear_if(is_kept("mode"), mode),
-        LinkKind::Bond(BondAttrs { miimon, .. }) => clear_if(is_kept("miimon"), miimon),
+        LinkKind::Macvlan(MacvlanAttrs { mode, .. }) => {
+            clear_unless(written.contains("mode"), mode)
+        }
+        LinkKind::Bond(BondAttrs { miimon, .. }) => {
+            clear_unless(written.contains("miimon"), miimon)
+        }
         _ => {}
     }
 }

@@ -57,7 +57,6 @@ impl<'a> Row<'a> {
     }
 
     fn walk<A: Address>(head: &[u8; 12], attrs: &'a [u8]) -> Result<Row<'a>, Undecodable> {
-        let lost = |why| Undecodable::new(Kind::Route, why);
         // The low byte of the flags is the only next hop's.
         let [_, len, from_len, tos, table, protocol, scope, kind, flags, ..] = *head;
         let mut common = PlainRoute::new(u32::from(table), A::FAMILY, 0, len);
@@ -192,6 +191,10 @@ impl<'a> Row<'a> {
             }
         }
     }
+}
+
+fn lost(why: &'static str) -> Undecodable {
+    Undecodable::new(Kind::Route, why)
 }
 
 /// The index of a device, if there is one. No interface has an index of 2^31 or more.

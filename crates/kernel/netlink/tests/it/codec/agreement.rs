@@ -8,7 +8,7 @@ use netlink_packet_route::route::RouteMessage;
 use netlink_packet_route::rule::RuleMessage;
 use proptest::prelude::*;
 use trueup_net::{LinkKind, VethAttrs};
-use trueup_netlink::codec::{EncodeError, address, existing, link, neighbour, route, rule};
+use trueup_netlink::codec::{self, EncodeError, address, existing, link, neighbour, route, rule};
 use trueup_netlink::wire::{Messages, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST};
 
 use super::{model, theirs, theirs_link};
@@ -43,19 +43,19 @@ proptest! {
     #[test]
     fn routes(ours in model::route()) {
         let expected = theirs::route(&ours);
-        let (kind, flags, body) = encoded(|b| route::create(b, &ours, &existing));
+        let (kind, flags, body) = encoded(|b| codec::create(b, &ours, &existing));
         prop_assert_eq!((kind, flags), (route::NEW, CREATE));
         let parsed = RouteMessage::parse(&body).unwrap();
         prop_assert_eq!(&parsed.header, &expected.header);
         prop_assert_eq!(sorted(&parsed.attributes), sorted(&expected.attributes));
-        let (kind, flags, same) = encoded(|b| route::replace(b, &ours, &existing));
+        let (kind, flags, same) = encoded(|b| codec::replace(b, &ours, &existing));
         prop_assert_eq!((kind, flags, &same), (route::NEW, REPLACE, &body));
 
         for bytes in [emitted(&expected), body] {
             prop_assert_eq!(route::decode(&bytes), Ok(Some(ours.clone())));
         }
 
-        let (kind, flags, body) = encoded(|b| route::delete(b, &ours, &existing));
+        let (kind, flags, body) = encoded(|b| codec::delete(b, &ours, &existing));
         prop_assert_eq!((kind, flags), (route::DELETE, NLM_F_REQUEST));
         let mut deleted = route::decode(&body).unwrap().unwrap();
         // The wildcard, and metrics, which identify nothing.
@@ -67,19 +67,19 @@ proptest! {
     #[test]
     fn addresses(ours in model::address()) {
         let expected = theirs::address(&ours);
-        let (kind, flags, body) = encoded(|b| address::create(b, &ours, &existing));
+        let (kind, flags, body) = encoded(|b| codec::create(b, &ours, &existing));
         prop_assert_eq!((kind, flags), (address::NEW, CREATE));
         let parsed = AddressMessage::parse(&body).unwrap();
         prop_assert_eq!(&parsed.header, &expected.header);
         prop_assert_eq!(sorted(&parsed.attributes), sorted(&expected.attributes));
-        let (kind, flags, same) = encoded(|b| address::replace(b, &ours, &existing));
+        let (kind, flags, same) = encoded(|b| codec::replace(b, &ours, &existing));
         prop_assert_eq!((kind, flags, &same), (address::NEW, REPLACE, &body));
 
         for bytes in [emitted(&expected), body] {
             prop_assert_eq!(address::decode(&bytes), Ok(Some(ours.clone())));
         }
 
-        let (kind, flags, body) = encoded(|b| address::delete(b, &ours, &existing));
+        let (kind, flags, body) = encoded(|b| codec::delete(b, &ours, &existing));
         prop_assert_eq!((kind, flags), (address::DELETE, NLM_F_REQUEST));
         let deleted = address::decode(&body).unwrap().unwrap();
         if ours.address.is_ipv6() {
@@ -94,19 +94,19 @@ proptest! {
     #[test]
     fn neighbours(ours in model::neighbour()) {
         let expected = theirs::neighbour(&ours);
-        let (kind, flags, body) = encoded(|b| neighbour::create(b, &ours, &existing));
+        let (kind, flags, body) = encoded(|b| codec::create(b, &ours, &existing));
         prop_assert_eq!((kind, flags), (neighbour::NEW, CREATE));
         let parsed = NeighbourMessage::parse(&body[..]).unwrap();
         prop_assert_eq!(&parsed.header, &expected.header);
         prop_assert_eq!(sorted(&parsed.attributes), sorted(&expected.attributes));
-        let (kind, flags, same) = encoded(|b| neighbour::replace(b, &ours, &existing));
+        let (kind, flags, same) = encoded(|b| codec::replace(b, &ours, &existing));
         prop_assert_eq!((kind, flags, &same), (neighbour::NEW, REPLACE, &body));
 
         for bytes in [emitted(&expected), body] {
             prop_assert_eq!(neighbour::decode(&bytes), Ok(Some(ours.clone())));
         }
 
-        let (kind, flags, body) = encoded(|b| neighbour::delete(b, &ours, &existing));
+        let (kind, flags, body) = encoded(|b| codec::delete(b, &ours, &existing));
         prop_assert_eq!((kind, flags), (neighbour::DELETE, NLM_F_REQUEST));
         let deleted = neighbour::decode(&body).unwrap().unwrap();
         prop_assert_eq!(
@@ -118,7 +118,7 @@ proptest! {
     #[test]
     fn rules(ours in model::rule()) {
         let expected = theirs::rule(&ours);
-        let (kind, flags, body) = encoded(|b| rule::create(b, &ours));
+        let (kind, flags, body) = encoded(|b| codec::create(b, &ours, &existing));
         prop_assert_eq!((kind, flags), (rule::NEW, CREATE));
         let parsed = RuleMessage::parse(&body).unwrap();
         prop_assert_eq!(&parsed.header, &expected.header);
@@ -127,7 +127,7 @@ proptest! {
             prop_assert_eq!(rule::decode(&bytes), Ok(Some(ours.clone())));
         }
         // A delete says the same.
-        let (kind, flags, same) = encoded(|b| rule::delete(b, &ours));
+        let (kind, flags, same) = encoded(|b| codec::delete(b, &ours, &existing));
         prop_assert_eq!((kind, flags, same), (rule::DELETE, NLM_F_REQUEST, body));
     }
 
@@ -152,8 +152,8 @@ proptest! {
         let alias = String::from_utf8(ours.alias.clone().unwrap().into_vec()).unwrap();
         expected.attributes.push(LinkAttribute::IfAlias(alias));
         let mut decoded = link::decode(&emitted(&expected)).unwrap().unwrap();
-        prop_assert_eq!(decoded.peer_index, None);
-        let kinds = (&mut decoded.link.kind, &ours.kind);
+        prop_assert_eq!(decoded.1.peer, None);
+        let kinds = (&mut decoded.0.kind, &ours.kind);
         if let (Some(LinkKind::Veth(end)), Some(LinkKind::Veth(VethAttrs { peer: name, .. }))) =
             kinds
         {
@@ -161,6 +161,6 @@ proptest! {
             prop_assert_eq!(peer.take(), None);
             *peer = *name;
         }
-        prop_assert_eq!(decoded.link, ours);
+        prop_assert_eq!(decoded.0, ours);
     }
 }

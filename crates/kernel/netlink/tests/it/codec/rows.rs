@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use trueup_net::internal::PlainRoute;
 use trueup_net::{Dev, NextHop, NextHops, ObjectKind as _, Prefix, Route, RouteType, Scope};
 use trueup_netlink::codec::route::{self, Row};
-use trueup_netlink::codec::{Undecodable, existing};
+use trueup_netlink::codec::{self, Undecodable, existing};
 use trueup_netlink::wire::{HEADER_LEN, MessageWriter};
 
 use super::model;
@@ -204,7 +204,7 @@ proptest! {
     #[test]
     fn a_row_of_a_modelled_route_is_that_route(ours in model::route()) {
         let mut buffer = Vec::new();
-        route::create(&mut buffer, &ours, &existing).unwrap();
+        codec::create(&mut buffer, &ours, &existing).unwrap();
         let row = Row::parse(&buffer[HEADER_LEN..]).unwrap().unwrap();
         agrees(&row, &ours);
         prop_assert_eq!(row.to_route(), ours.clone());

@@ -3,10 +3,10 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use trueup_net::{
-    Dev, IfName, Kind, LinkKind, MacvlanAttrs, NextHops, Route, RuleAction, VethAttrs,
+    Dev, IfName, Kind, Link, LinkKind, LinkStatus, MacvlanAttrs, NextHops, Route, RuleAction,
+    VethAttrs,
 };
-use trueup_netlink::codec::link::DecodedLink;
-use trueup_netlink::codec::{address, existing, link, neighbour, route, rule};
+use trueup_netlink::codec::{self, address, existing, link, neighbour, route, rule};
 use trueup_netlink::wire::{HEADER_LEN, MessageWriter};
 
 use super::model;
@@ -36,7 +36,7 @@ fn body(head: &[u8], attributes: &[(u16, &[u8])]) -> Vec<u8> {
 
 fn create(route: &Route) -> Vec<u8> {
     let mut buffer = Vec::new();
-    route::create(&mut buffer, route, &existing).unwrap();
+    codec::create(&mut buffer, route, &existing).unwrap();
     buffer.split_off(HEADER_LEN)
 }
 
@@ -62,10 +62,10 @@ proptest! {
         changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {
         let mut messages = vec![Vec::new(); 5];
-        route::create(&mut messages[0], &route, &existing).unwrap();
-        address::create(&mut messages[1], &address, &existing).unwrap();
-        neighbour::create(&mut messages[2], &neighbour, &existing).unwrap();
-        rule::create(&mut messages[3], &rule).unwrap();
+        codec::create(&mut messages[0], &route, &existing).unwrap();
+        codec::create(&mut messages[1], &address, &existing).unwrap();
+        codec::create(&mut messages[2], &neighbour, &existing).unwrap();
+        codec::create(&mut messages[3], &rule, &existing).unwrap();
         link::create(&mut messages[4], &link, 0, &existing).unwrap();
         for mut message in messages {
             let body = &mut message[HEADER_LEN..];
@@ -292,7 +292,7 @@ fn neighbours_without_or_with_odd_attributes() {
     assert!(neighbour::decode(&body(&head(0x80), &[(1, &[1, 2])])).is_err());
 }
 
-fn decode_link(index: u8, attributes: &[(u16, &[u8])]) -> DecodedLink {
+fn decode_link(index: u8, attributes: &[(u16, &[u8])]) -> (Link, LinkStatus) {
     let mut head = [0; 16];
     head[4] = index;
     link::decode(&body(&head, attributes)).unwrap().unwrap()
@@ -309,7 +309,7 @@ fn links_of_kinds_that_only_bytes_show() {
     let name: (u16, &[u8]) = (3, b"x\0");
     let kind = |info: &[u8], more: &[(u16, &[u8])]| {
         let all: Vec<_> = [name, (18, info)].iter().chain(more).copied().collect();
-        decode_link(9, &all).link.kind.unwrap()
+        decode_link(9, &all).0.kind.unwrap()
     };
     assert_eq!(kind(&info("tun", 3, &[1]), &[]), LinkKind::Tun);
     assert_eq!(kind(&info("tun", 3, &[2]), &[]), LinkKind::Tap);
@@ -329,9 +329,9 @@ fn links_of_kinds_that_only_bytes_show() {
         assert_eq!(link, Dev::index(expected));
     }
     let lo = decode_link(1, &[(3, b"lo\0")]);
-    assert_eq!(lo.link.kind, Some(LinkKind::Other("".into())));
+    assert_eq!(lo.0.kind, Some(LinkKind::Other("".into())));
     // Names and aliases need not be UTF-8.
-    let odd = decode_link(2, &[(3, &[0xff, 0xfe, 0]), (20, &[0xfd, 0])]).link;
+    let odd = decode_link(2, &[(3, &[0xff, 0xfe, 0]), (20, &[0xfd, 0])]).0;
     assert_eq!(odd.name, IfName::from_bytes(&[0xff, 0xfe]).unwrap());
     assert_eq!(odd.alias.as_deref(), Some(&[0xfd][..]));
 
@@ -348,9 +348,9 @@ fn peers_are_named_from_all_links() {
         decode_link(index, &[(3, name), (18, &veth), (5, &[peer, 0, 0, 0])])
     };
     let mut all = [end(2, b"a\0", 3), end(3, b"b\0", 2), end(4, b"c\0", 9)];
-    assert_eq!(all[0].peer_index, Some(3));
+    assert_eq!(all[0].1.peer, Some(3));
     link::name_peers(&mut all);
-    let peers = all.map(|decoded| match decoded.link.kind {
+    let peers = all.map(|(link, _)| match link.kind {
         Some(LinkKind::Veth(VethAttrs { peer, .. })) => peer.map(|name| name.to_string()),
         _ => panic!("a veth"),
     });

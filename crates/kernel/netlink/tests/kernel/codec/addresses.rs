@@ -1,11 +1,12 @@
 //! Addresses.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use trueup_net::{
     Address, AddressFlags, Dev, FOREVER, Family, Kinds, Lifetimes, ObjectKind, Scope,
 };
-use trueup_netlink::codec::{EncodeError, address, existing};
+use trueup_netlink::codec::{self, EncodeError, ReadScope, existing};
 
 use super::net::{Net, OURS, name};
 
@@ -108,12 +109,12 @@ fn round_trips(family: Family, variants: fn(Dev) -> Vec<Address>) {
             likes.push(with(a, next, |next| next.scope = desired.scope));
         }
         for like in &likes {
-            net.send(|b| address::create(b, like, &existing))
+            net.send(|b| codec::create(b, like, &existing))
                 .unwrap_or_else(|error| panic!("{like:?}: {error}"));
         }
         let before = observed(&mut net, family);
 
-        net.send(|b| address::create(b, &desired, &existing))
+        net.send(|b| codec::create(b, &desired, &existing))
             .unwrap_or_else(|error| panic!("{desired:?}: {error}"));
         let now = observed(&mut net, family);
         let mut found: Vec<_> = now.into_iter().filter(|a| a.key() == desired.key()).collect();
@@ -121,20 +122,20 @@ fn round_trips(family: Family, variants: fn(Dev) -> Vec<Address>) {
             address.secondary = false;
         }
         assert_observed(&found, &desired);
-        let again = net.send(|b| address::create(b, &desired, &existing)).unwrap_err();
+        let again = net.send(|b| codec::create(b, &desired, &existing)).unwrap_err();
         assert_eq!(again.errno(), Some(libc::EEXIST), "{desired:?}");
 
-        net.send(|b| address::delete(b, &desired, &existing))
+        net.send(|b| codec::delete(b, &desired, &existing))
             .unwrap_or_else(|error| panic!("{desired:?}: {error}"));
         let mut after = observed(&mut net, family);
         for (address, before) in after.iter_mut().zip(&before) {
             address.lifetimes = before.lifetimes;
         }
         assert_eq!(after, before, "{desired:?}");
-        let gone = net.send(|b| address::delete(b, &desired, &existing)).unwrap_err();
+        let gone = net.send(|b| codec::delete(b, &desired, &existing)).unwrap_err();
         assert_eq!(gone.errno(), Some(libc::EADDRNOTAVAIL), "{desired:?}");
         for like in &likes {
-            net.send(|b| address::delete(b, like, &existing)).unwrap();
+            net.send(|b| codec::delete(b, like, &existing)).unwrap();
         }
     }
 }
@@ -157,12 +158,12 @@ pub(crate) fn ipv4_addresses_that_differ_in_prefix_or_peer_go_alone() {
         with(a, "10.5.0.1/32", |a| a.peer = ip("10.6.0.2")),
     ];
     for address in &all {
-        net.send(|b| address::create(b, address, &existing)).unwrap();
+        net.send(|b| codec::create(b, address, &existing)).unwrap();
     }
     for address in &all {
         let mut expected = observed(&mut net, Family::Inet);
         expected.retain(|a| a.key() != address.key());
-        net.send(|b| address::delete(b, address, &existing)).unwrap();
+        net.send(|b| codec::delete(b, address, &existing)).unwrap();
         assert_eq!(observed(&mut net, Family::Inet), expected);
     }
 }
@@ -172,7 +173,7 @@ pub(crate) fn a_replace_changes_what_the_model_says_can_change() {
     let keeps_marker = replace_keeps_ipv4_marker(&mut net, a);
     for (family, all) in [(Family::Inet, inet(a)), (Family::Inet6, inet6(a))] {
         let first = all[0].clone().canonical(None);
-        net.send(|b| address::create(b, &first, &existing)).unwrap();
+        net.send(|b| codec::create(b, &first, &existing)).unwrap();
         for mut desired in all.into_iter().map(|a| a.canonical(None)) {
             let now = observed(&mut net, family);
             let Some(found) = now.iter().find(|a| a.key() == desired.key()) else {
@@ -183,7 +184,7 @@ pub(crate) fn a_replace_changes_what_the_model_says_can_change() {
             if metric_stays || !desired.differences(found).iter().all(|d| d.in_place) {
                 continue;
             }
-            net.send(|b| address::replace(b, &desired, &existing))
+            net.send(|b| codec::replace(b, &desired, &existing))
                 .unwrap_or_else(|error| panic!("{desired:?}: {error}"));
             if family == Family::Inet && keeps_marker {
                 desired.protocol = found.protocol;
@@ -200,13 +201,13 @@ pub(crate) fn a_replace_changes_what_the_model_says_can_change() {
 fn replace_keeps_ipv4_marker(net: &mut Net, dev: Dev) -> bool {
     let marked = with(dev, "10.99.0.1/24", |a| a.protocol = super::net::OURS);
     let other = with(dev, "10.99.0.1/24", |a| a.protocol = super::net::FOREIGN);
-    net.send(|b| address::create(b, &marked, &existing)).unwrap();
-    net.send(|b| address::replace(b, &other, &existing)).unwrap();
+    net.send(|b| codec::create(b, &marked, &existing)).unwrap();
+    net.send(|b| codec::replace(b, &other, &existing)).unwrap();
     let all = net.addresses(Family::Inet);
     let found = all.iter().find(|a| a.key() == marked.key()).unwrap();
     assert!([marked.protocol, other.protocol].contains(&found.protocol));
     let keeps = found.protocol == marked.protocol;
-    net.send(|b| address::delete(b, found, &existing)).unwrap();
+    net.send(|b| codec::delete(b, found, &existing)).unwrap();
     keeps
 }
 
@@ -217,21 +218,23 @@ pub(crate) fn a_temporary_ipv6_address_is_the_kernels() {
     let ours = with(a, "2001:db8:5::1/64", |a| {
         a.flags = AddressFlags::MNGTMPADDR | AddressFlags::NODAD;
     });
-    net.send(|b| address::create(b, &ours, &existing)).unwrap();
+    net.send(|b| codec::create(b, &ours, &existing)).unwrap();
     let inside = |a: &Address| ours.subnet().contains(a.address.ip());
     let mut all = net.addresses(Family::Inet6);
     all.retain(|a| inside(a) && a.address != ours.address);
     assert!(!all.is_empty(), "the kernel made a temporary address");
     assert!(all.iter().all(|a| a.is_kernels_own(Kinds::NONE) && !a.secondary));
 
-    net.send(|b| address::delete(b, &ours, &existing)).unwrap();
+    net.send(|b| codec::delete(b, &ours, &existing)).unwrap();
     assert!(!net.addresses(Family::Inet6).iter().any(inside));
 }
 
 pub(crate) fn dumps_are_filtered_by_device() {
     let (mut net, a, _) = Net::with_devices();
     let all = net.addresses(Family::Inet);
-    let found = net.dump(|b| address::dump_request(b, Family::Inet, a.as_index()), address::decode);
+    let scope = ReadScope::whole().with_devices(a.as_index().map(|index| BTreeSet::from([index])));
+    let mut found = net.all::<Address>(&scope);
+    found.retain(|address| address.family() == Family::Inet);
     let expected: Vec<_> = all.iter().filter(|found| found.dev == a).cloned().collect();
     assert_eq!(found, expected);
     assert!(expected.len() < all.len());
@@ -241,7 +244,7 @@ pub(crate) fn a_planned_device_is_no_index() {
     let planned = Dev::planned(3);
     let address = with(planned, "10.0.0.1/8", |_| {});
     let mut buffer = Vec::new();
-    for encode in [address::create, address::replace, address::delete] {
+    for encode in [codec::create, codec::replace, codec::delete] {
         let error = encode(&mut buffer, &address, &existing);
         assert_eq!(error, Err(EncodeError::Unresolved(planned)));
     }

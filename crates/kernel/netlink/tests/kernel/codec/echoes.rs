@@ -4,8 +4,8 @@ use trueup_net::{
     Address, Dev, Family, IfName, Link, LinkAddr, LinkKind, Metric, Neighbour, NextHop, NextHops,
     ObjectKind as _, Route, RouteType, Rule, RuleAction,
 };
-use trueup_netlink::codec::{EncodeError, address, existing, link, neighbour, route, rule};
-use trueup_netlink::{Batch, Outcome, Push};
+use trueup_netlink::codec::{self, EncodeError, existing, link, route};
+use trueup_netlink::{Answer, Batch};
 use trueup_testkit::running_version;
 
 use super::net::{Net, OURS};
@@ -15,10 +15,10 @@ type Encode<'a> = &'a dyn Fn(&mut Vec<u8>) -> Result<(), EncodeError>;
 /// An echo: the position in the batch, the message type, and the body.
 type Echo = (usize, u16, Vec<u8>);
 
-fn echoed(net: &mut Net, all: &[Encode<'_>]) -> (Vec<Outcome>, Vec<Echo>) {
+fn echoed(net: &mut Net, all: &[Encode<'_>]) -> (Vec<Answer>, Vec<Echo>) {
     let mut batch = Batch::new();
     for encode in all {
-        assert_eq!(batch.push(encode).unwrap(), Push::Added);
+        assert_eq!(batch.push(encode).unwrap(), true);
     }
     let mut echoes_seen = Vec::new();
     let outcomes = net.socket.send_batch_echoed(&mut batch, |index, message| {
@@ -31,7 +31,7 @@ fn echoed(net: &mut Net, all: &[Encode<'_>]) -> (Vec<Outcome>, Vec<Echo>) {
 /// Sends one request, which the kernel takes, and gives how often it was echoed.
 fn echoes(net: &mut Net, encode: Encode<'_>) -> usize {
     let (outcomes, echoes_seen) = echoed(net, &[encode]);
-    assert_eq!(outcomes, [Outcome::Done]);
+    assert_eq!(outcomes, [Some(Ok(()))]);
     echoes_seen.len()
 }
 
@@ -86,12 +86,12 @@ pub(crate) fn an_echoed_route_is_the_row_of_the_dump() {
         let all = routes(family, a, b);
         let create = |route: &Route| {
             let route = route.clone();
-            move |buffer: &mut Vec<u8>| route::create(buffer, &route, &existing)
+            move |buffer: &mut Vec<u8>| codec::create(buffer, &route, &existing)
         };
         let encoders: Vec<_> = all.iter().map(create).collect();
         let encoders: Vec<Encode<'_>> = encoders.iter().map(|e| e as Encode<'_>).collect();
         let (outcomes, echoes_seen) = echoed(&mut net, &encoders);
-        assert_eq!(outcomes, vec![Outcome::Done; all.len()]);
+        assert_eq!(outcomes, vec![Some(Ok(())); all.len()]);
         let indices: Vec<_> = echoes_seen.iter().map(|(index, ..)| *index).collect();
         assert_eq!(indices, (0..all.len()).collect::<Vec<_>>(), "one each");
         let decoded = |echoes_seen: &[Echo], expected: u16| -> Vec<Route> {
@@ -112,15 +112,15 @@ pub(crate) fn an_echoed_route_is_the_row_of_the_dump() {
         };
         let mut changed = all[0].clone();
         changed.nexthops = NextHops::One(hop);
-        let replace: Encode<'_> = &|buffer| route::replace(buffer, &changed, &existing);
+        let replace: Encode<'_> = &|buffer| codec::replace(buffer, &changed, &existing);
         let (outcomes, echoes_seen) = echoed(&mut net, &[replace]);
-        assert_eq!(outcomes, [Outcome::Done]);
+        assert_eq!(outcomes, [Some(Ok(()))]);
         assert_eq!(decoded(&echoes_seen, route::NEW), std::slice::from_ref(&changed));
         assert!(net.routes(family).contains(&changed));
 
-        let delete: Encode<'_> = &|buffer| route::delete(buffer, &changed, &existing);
+        let delete: Encode<'_> = &|buffer| codec::delete(buffer, &changed, &existing);
         let (outcomes, echoes_seen) = echoed(&mut net, &[delete]);
-        assert_eq!(outcomes, [Outcome::Done]);
+        assert_eq!(outcomes, [Some(Ok(()))]);
         assert_eq!(decoded(&echoes_seen, route::DELETE), [changed]);
         assert_eq!(net.routes(family).len(), all.len() - 1);
     }
@@ -131,8 +131,8 @@ pub(crate) fn an_ipv4_replace_that_changes_nothing_is_not_announced() {
     for (family, expected) in [(Family::Inet, 0), (Family::Inet6, 1)] {
         let (mut net, a, b) = Net::with_devices();
         let route = routes(family, a, b).swap_remove(0);
-        let create: Encode<'_> = &|buffer| route::create(buffer, &route, &existing);
-        let replace: Encode<'_> = &|buffer| route::replace(buffer, &route, &existing);
+        let create: Encode<'_> = &|buffer| codec::create(buffer, &route, &existing);
+        let replace: Encode<'_> = &|buffer| codec::replace(buffer, &route, &existing);
         assert_eq!(echoes(&mut net, create), 1);
         assert_eq!(echoes(&mut net, replace), expected);
     }
@@ -142,8 +142,8 @@ pub(crate) fn a_delete_of_several_next_hops_is_echoed_for_each_in_ipv6() {
     for (family, expected) in [(Family::Inet, 1), (Family::Inet6, 2)] {
         let (mut net, a, b) = Net::with_devices();
         let route = routes(family, a, b).swap_remove(2);
-        let create: Encode<'_> = &|buffer| route::create(buffer, &route, &existing);
-        let delete: Encode<'_> = &|buffer| route::delete(buffer, &route, &existing);
+        let create: Encode<'_> = &|buffer| codec::create(buffer, &route, &existing);
+        let delete: Encode<'_> = &|buffer| codec::delete(buffer, &route, &existing);
         assert_eq!(echoes(&mut net, create), 1);
         assert_eq!(echoes(&mut net, delete), expected);
         assert_eq!(net.routes(family), []);
@@ -156,22 +156,22 @@ pub(crate) fn what_else_is_echoed_and_what_is_not() {
         let mut rule = Rule::new(family, 1000, RuleAction::Lookup(100));
         rule.protocol = OURS;
         let rule = rule.canonical();
-        assert_eq!(echoes(&mut net, &|b| rule::create(b, &rule)), 1);
-        assert_eq!(echoes(&mut net, &|b| rule::delete(b, &rule)), 1);
+        assert_eq!(echoes(&mut net, &|b| codec::create(b, &rule, &existing)), 1);
+        assert_eq!(echoes(&mut net, &|b| codec::delete(b, &rule, &existing)), 1);
     }
     for (address, echoes_seen) in [("10.9.0.1/24", 1), ("2001:db8:9::1/64", 0)] {
         let address = Address::new(a, address.parse().unwrap());
-        let create: Encode<'_> = &|b| address::create(b, &address, &existing);
+        let create: Encode<'_> = &|b| codec::create(b, &address, &existing);
         assert_eq!(echoes(&mut net, create), echoes_seen);
-        let delete: Encode<'_> = &|b| address::delete(b, &address, &existing);
+        let delete: Encode<'_> = &|b| codec::delete(b, &address, &existing);
         assert_eq!(echoes(&mut net, delete), echoes_seen);
     }
     for dst in ["10.0.0.77", "2001:db8::77"] {
         let lladdr: LinkAddr = "02:00:00:00:00:09".parse().unwrap();
         let neighbour = Neighbour::new(a, dst.parse().unwrap(), lladdr);
-        let create: Encode<'_> = &|b| neighbour::create(b, &neighbour, &existing);
+        let create: Encode<'_> = &|b| codec::create(b, &neighbour, &existing);
         assert_eq!(echoes(&mut net, create), 0);
-        let delete: Encode<'_> = &|b| neighbour::delete(b, &neighbour, &existing);
+        let delete: Encode<'_> = &|b| codec::delete(b, &neighbour, &existing);
         assert_eq!(echoes(&mut net, delete), 0);
     }
     let name: IfName = "ifb7".parse().unwrap();
@@ -209,10 +209,10 @@ pub(crate) fn every_message_is_echoed_however_small_the_queue() {
                 let mut batch = Batch::new();
                 for route in &all {
                     let added = batch.push(|buffer| match round {
-                        0 => route::create(buffer, route, &existing),
-                        _ => route::delete(buffer, route, &existing),
+                        0 => codec::create(buffer, route, &existing),
+                        _ => codec::delete(buffer, route, &existing),
                     });
-                    if added.unwrap() == Push::Full {
+                    if added.unwrap() == false {
                         break;
                     }
                 }
@@ -224,7 +224,7 @@ pub(crate) fn every_message_is_echoed_however_small_the_queue() {
                     assert_eq!(route.key(), all[index].key());
                     echoes_seen[index] += 1;
                 });
-                assert_eq!(outcomes.unwrap(), vec![Outcome::Done; count]);
+                assert_eq!(outcomes.unwrap(), vec![Some(Ok(())); count]);
                 // Where one message's echoes alone would not fit, none is asked for.
                 let each = match (round, family) {
                     (1, Family::Inet6) if legs > 10 => 0,
@@ -240,7 +240,7 @@ pub(crate) fn every_message_is_echoed_however_small_the_queue() {
 pub(crate) fn a_lost_echo_is_unknown_and_never_silence() {
     let (mut net, a, _) = Net::with_devices();
     let first = ours("10.8.0.0/16", NextHops::One(via("10.0.0.9", a)), |_| {});
-    let create: Encode<'_> = &|buffer| route::create(buffer, &first, &existing);
+    let create: Encode<'_> = &|buffer| codec::create(buffer, &first, &existing);
     assert_eq!(echoes(&mut net, create), 1);
     // Behind the socket's back: it still believes that 250 echoes fit.
     rustix::net::sockopt::set_socket_recv_buffer_size(&net.socket, 10_000).unwrap();
@@ -251,31 +251,31 @@ pub(crate) fn a_lost_echo_is_unknown_and_never_silence() {
     };
     let mut batch = Batch::new();
     for n in 0..200 {
-        let added = batch.push(|buffer| route::create(buffer, &route(n), &existing));
-        assert_eq!(added.unwrap(), Push::Added);
+        let added = batch.push(|buffer| codec::create(buffer, &route(n), &existing));
+        assert!(added.unwrap());
     }
     let mut echoes_seen = [false; 200];
     let outcomes =
         net.socket.send_batch_echoed(&mut batch, |index, _| echoes_seen[index] = true).unwrap();
     let lost = echoes_seen.iter().filter(|echoes_seen| !**echoes_seen).count();
     assert!((1..200).contains(&lost), "{lost}");
-    assert_eq!(outcomes, vec![Outcome::Unknown; 200]);
+    assert_eq!(outcomes, vec![None; 200]);
     // They were carried out all the same.
     assert_eq!(net.routes(Family::Inet).len(), 201);
     let again = route(300);
-    let create: Encode<'_> = &|buffer| route::create(buffer, &again, &existing);
+    let create: Encode<'_> = &|buffer| codec::create(buffer, &again, &existing);
     assert_eq!(echoes(&mut net, create), 1);
 }
 
 pub(crate) fn an_error_is_the_outcome_of_its_own_message_among_echoes() {
     let (mut net, a, b) = Net::with_devices();
     let all = routes(Family::Inet, a, b);
-    let create: Encode<'_> = &|buffer| route::create(buffer, &all[0], &existing);
+    let create: Encode<'_> = &|buffer| codec::create(buffer, &all[0], &existing);
     let (outcomes, echoes_seen) = echoed(&mut net, &[create, create, create]);
-    assert_eq!(outcomes[0], Outcome::Done);
+    assert_eq!(outcomes[0], Some(Ok(())));
     for outcome in &outcomes[1..] {
         let exists = |error: &trueup_netlink::KernelError| error.errno() == 17;
-        assert!(matches!(outcome, Outcome::Failed(error) if exists(error)));
+        assert!(matches!(outcome, Some(Err(error)) if exists(error)));
     }
     assert_eq!(echoes_seen.len(), 1);
 }

@@ -300,7 +300,7 @@ pub(crate) fn one_link_is_asked_for_by_name() {
     let mut request = Vec::new();
     link::request_by_name(&mut request, &name("a")).unwrap();
     let decoded = net.socket.query(&request, |m| link::decode(m.body)).unwrap();
-    assert_eq!(decoded.unwrap().unwrap().link.index, a.as_index().unwrap());
+    assert_eq!(decoded.unwrap().unwrap().0.index, a.as_index().unwrap());
 
     request.clear();
     link::request_by_name(&mut request, &name("nosuchdev")).unwrap();

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use trueup_net::{
-    Address, Dev, Family, Kinds, LinkAddr, Neighbour, Prefix, Route, RouteType, Rule, RuleAction,
+    Address, Dev, Family, LinkAddr, Neighbour, Prefix, Route, RouteType, Rule, RuleAction,
 };
-use trueup_netlink::codec::{address, existing, neighbour, route, rule};
+use trueup_netlink::codec::{self, existing, rule};
 use trueup_netlink::wire::{MessageWriter, NLM_F_CREATE, NLM_F_EXCL};
-use trueup_netlink::{Connect, Group, Marker, Markers, Namespace, Socket, Transport, markers};
+use trueup_netlink::{Connect, Group, Namespace, Socket, Transport, marker};
 use trueup_testkit::model::Kernel;
 use trueup_testkit::{Kind, Snapshot, assert_no_changes, fresh_netns, mask, without_net_admin};
 
@@ -19,19 +19,29 @@ use super::net::{Net, OURS};
 
 const FAMILIES: [Family; 2] = [Family::Inet, Family::Inet6];
 
-fn found(namespace: &Namespace) -> Markers {
-    markers(&mut Socket::open(namespace).unwrap(), Kinds::ALL).unwrap()
+/// What is said of each kind that [`kept`] tries.
+fn found(namespace: &Namespace) -> [(Kind, Option<bool>); 5] {
+    use trueup_net::Kind::{Address, Neighbour, Nexthop, Route, Rule};
+    let mut socket = Socket::open(namespace).unwrap();
+    [
+        (Kind::Address, Address),
+        (Kind::Neighbour, Neighbour),
+        (Kind::Rule, Rule),
+        (Kind::Route, Route),
+        (Kind::Nexthop, Nexthop),
+    ]
+    .map(|(of, kind)| (of, marker(&mut socket, kind).unwrap()))
 }
 
 /// Returns true if an object of each kind comes back with its marker, in both families.
-fn kept(net: &mut Net, dev: Dev) -> [(Kind, bool); 5] {
+fn kept(net: &mut Net, dev: Dev) -> [(Kind, Option<bool>); 5] {
     let hosts = ["10.9.0.1", "2001:db8:9::1"];
     let mut kept = [Kind::Address, Kind::Neighbour, Kind::Rule, Kind::Route, Kind::Nexthop]
         .map(|kind| (kind, true));
     for (family, host) in FAMILIES.into_iter().zip(hosts) {
         let mut own = Address::new(dev, host.parse().unwrap());
         own.protocol = OURS;
-        net.send(|b| address::create(b, &own, &existing)).unwrap();
+        net.send(|b| codec::create(b, &own, &existing)).unwrap();
         let all = net.addresses(family);
         let found = all.iter().find(|found| found.address == own.address).unwrap();
         kept[0].1 &= found.protocol == OURS;
@@ -39,14 +49,14 @@ fn kept(net: &mut Net, dev: Dev) -> [(Kind, bool); 5] {
         let lladdr = LinkAddr::from_bytes(&[2, 0, 0, 0, 0, 9]).unwrap();
         let mut near = Neighbour::new(dev, host.parse().unwrap(), lladdr);
         near.protocol = OURS;
-        net.send(|b| neighbour::create(b, &near, &existing)).unwrap();
+        net.send(|b| codec::create(b, &near, &existing)).unwrap();
         let all = net.neighbours(family);
         let found = all.iter().find(|found| found.dst == near.dst).unwrap();
         kept[1].1 &= found.protocol == OURS;
 
         let mut lookup = Rule::new(family, 1000, RuleAction::Lookup(100));
         lookup.protocol = OURS;
-        net.send(|b| rule::create(b, &lookup)).unwrap();
+        net.send(|b| codec::create(b, &lookup, &existing)).unwrap();
         let all = net.rules(family);
         let found = all.iter().find(|found| found.priority == 1000).unwrap();
         kept[2].1 &= found.protocol == OURS;
@@ -54,14 +64,14 @@ fn kept(net: &mut Net, dev: Dev) -> [(Kind, bool); 5] {
         let mut away = Route::of_type(RouteType::Blackhole, host.parse::<Prefix>().unwrap());
         away.protocol = OURS;
         let away = away.canonical();
-        net.send(|b| route::create(b, &away, &existing)).unwrap();
+        net.send(|b| codec::create(b, &away, &existing)).unwrap();
         let all = net.all_routes(family);
         let found =
             all.iter().find(|found| found.dst == away.dst && found.kind == away.kind).unwrap();
         kept[3].1 &= found.protocol == OURS;
     }
     kept[4].1 = nexthop_kept(net);
-    kept
+    kept.map(|(kind, is_kept)| (kind, Some(is_kept)))
 }
 
 /// A nexthop object, by hand: there is no codec of them.
@@ -78,30 +88,11 @@ fn nexthop_kept(net: &mut Net) -> bool {
         Ok(message.finish()?)
     })
     .unwrap();
-    let protocols = net.dump(
-        |buffer| {
-            let mut message = MessageWriter::begin(buffer, RTM_GETNEXTHOP, 0);
-            message.body(&[0; 8]);
-            Ok(message.finish()?)
-        },
-        |body| Ok(Some(body[2])),
-    );
-    protocols == [OURS]
-}
-
-/// What is said of each kind that [`kept`] tries.
-fn said(markers: &Markers) -> [(Kind, bool); 5] {
-    [
-        (Kind::Address, markers.address),
-        (Kind::Neighbour, markers.neighbour),
-        (Kind::Rule, markers.rule),
-        (Kind::Route, markers.route),
-        (Kind::Nexthop, markers.nexthop),
-    ]
-    .map(|(kind, marker)| {
-        assert_ne!(marker, Marker::Unknown, "{kind:?}");
-        (kind, marker == Marker::Kept)
-    })
+    let mut request = Vec::new();
+    let mut message = MessageWriter::begin(&mut request, RTM_GETNEXTHOP, 0);
+    message.body(&[0; 8]);
+    message.finish().unwrap();
+    net.dump(&request, |body| Ok(Some(body[2]))) == [OURS]
 }
 
 pub(crate) fn a_marker_said_to_be_kept_comes_back_and_no_other() {
@@ -116,11 +107,11 @@ pub(crate) fn a_marker_said_to_be_kept_comes_back_and_no_other() {
                 false => mask(kernel, &hidden),
             };
             let (mut net, dev, _) = Net::with_devices_in(&namespace);
-            let said = said(&found(&namespace));
+            let said = found(&namespace);
             assert_eq!(said, kept(&mut net, dev), "{namespace} without {hidden:?}");
             for (kind, kept) in said {
                 // All kernels that these tests run on keep them.
-                assert_eq!(kept, !hidden.contains(&kind), "{namespace}: {kind:?}");
+                assert_eq!(kept, Some(!hidden.contains(&kind)), "{namespace}: {kind:?}");
             }
         }
     }
@@ -210,7 +201,7 @@ impl AsFd for CountedTransport {
 }
 
 /// Returns what is said of a namespace, and how many bytes that took.
-fn found_counted(inner: Namespace, is_strict: bool) -> (Markers, usize) {
+fn found_counted(inner: Namespace, is_strict: bool) -> ([(Kind, Option<bool>); 5], usize) {
     let received = Arc::new(AtomicUsize::new(0));
     let counted = Counted { inner, is_strict, received: Arc::clone(&received) };
     let found = found(&Namespace::through(Arc::new(counted)));
@@ -219,10 +210,9 @@ fn found_counted(inner: Namespace, is_strict: bool) -> (Markers, usize) {
 
 pub(crate) fn a_kernel_that_does_not_check_strictly_keeps_those_of_rules_alone() {
     for kernel in [Namespace::current(), Kernel::new().namespace()] {
-        let (markers, _) = found_counted(kernel, false);
-        assert_eq!(markers.rule, Marker::Kept);
-        assert_eq!(markers.neighbour, Marker::NotKept);
-        assert_eq!(markers.address, Marker::NotKept);
+        let (found, _) = found_counted(kernel, false);
+        let expected = [(Kind::Address, false), (Kind::Neighbour, false), (Kind::Rule, true)];
+        assert_eq!(found[..3], expected.map(|(kind, is_kept)| (kind, Some(is_kept))));
     }
 }
 
@@ -234,11 +224,11 @@ pub(crate) fn many_rules_are_not_read_for_their_marker() {
         for priority in 1000..1100 {
             let mut lookup = Rule::new(family, priority, RuleAction::Lookup(100));
             lookup.protocol = OURS;
-            net.send(|b| rule::create(b, &lookup)).unwrap();
+            net.send(|b| codec::create(b, &lookup, &existing)).unwrap();
         }
     }
     assert_eq!(found_counted(Namespace::current(), true), (few, before));
-    assert_eq!(few.rule, Marker::Kept);
+    assert_eq!(few[2], (Kind::Rule, Some(true)));
 }
 
 /// On the model: the running one may have rules of multicast routing, which serve as well.
@@ -258,7 +248,7 @@ pub(crate) fn without_a_rule_nothing_is_said_of_rules() {
         }
         assert_eq!(net.rules(family), []);
     }
-    let markers = found(&namespace);
-    assert_eq!(markers.rule, Marker::Unknown);
-    assert_eq!(markers.address, Marker::Kept);
+    let found = found(&namespace);
+    assert_eq!(found[2], (Kind::Rule, None));
+    assert_eq!(found[0], (Kind::Address, Some(true)));
 }

@@ -1,7 +1,9 @@
 //! Neighbours.
 
+use std::collections::BTreeSet;
+
 use trueup_net::{Dev, Family, LinkAddr, Neighbour, NeighbourState, ObjectKind};
-use trueup_netlink::codec::{EncodeError, existing, neighbour};
+use trueup_netlink::codec::{self, EncodeError, KindCodec as _, ReadScope, existing, neighbour};
 
 use super::net::{FOREIGN, Net, OURS};
 
@@ -56,29 +58,29 @@ fn round_trips(family: Family, dst: &str, next: &str) {
         other_table.state = NeighbourState::Permanent;
         let likes = [next_to, elsewhere, other_table.canonical()];
         for like in &likes {
-            net.send(|b| neighbour::create(b, like, &existing)).unwrap();
+            net.send(|b| codec::create(b, like, &existing)).unwrap();
         }
         let before = declared(&mut net, family);
 
-        net.send(|b| neighbour::create(b, &desired, &existing))
+        net.send(|b| codec::create(b, &desired, &existing))
             .unwrap_or_else(|error| panic!("{desired:?}: {error}"));
         let now = declared(&mut net, family);
         let found: Vec<_> = now.iter().filter(|n| n.key() == desired.key()).collect();
         assert_eq!(found, [&desired]);
         assert!(desired.agrees(found[0]));
-        let again = net.send(|b| neighbour::create(b, &desired, &existing));
+        let again = net.send(|b| codec::create(b, &desired, &existing));
         if desired.proxy {
             again.expect("proxy entries know no exclusion");
         } else {
             assert_eq!(again.unwrap_err().errno(), Some(libc::EEXIST));
         }
 
-        net.send(|b| neighbour::delete(b, &desired, &existing)).unwrap();
+        net.send(|b| codec::delete(b, &desired, &existing)).unwrap();
         assert_eq!(declared(&mut net, family), before, "{desired:?}");
-        let gone = net.send(|b| neighbour::delete(b, &desired, &existing)).unwrap_err();
+        let gone = net.send(|b| codec::delete(b, &desired, &existing)).unwrap_err();
         assert_eq!(gone.errno(), Some(libc::ENOENT), "{desired:?}");
         for like in &likes {
-            net.send(|b| neighbour::delete(b, like, &existing)).unwrap();
+            net.send(|b| codec::delete(b, like, &existing)).unwrap();
         }
     }
 }
@@ -101,7 +103,7 @@ pub(crate) fn a_replace_changes_in_place() {
                 continue;
             }
             desired.lladdr = desired.lladdr.map(|_| lladdr(desired.state as u8));
-            net.send(|b| neighbour::replace(b, &desired, &existing)).unwrap();
+            net.send(|b| codec::replace(b, &desired, &existing)).unwrap();
             let now = declared(&mut net, family);
             let found: Vec<_> = now.iter().filter(|n| n.key() == desired.key()).collect();
             assert_eq!(found, [&desired]);
@@ -113,11 +115,13 @@ pub(crate) fn dumps_are_filtered_by_device() {
     let (mut net, a, b) = Net::with_devices();
     for dev in [a, b] {
         for desired in variants(dev, "10.0.0.50") {
-            net.send(|b| neighbour::replace(b, &desired, &existing)).unwrap();
+            net.send(|b| codec::replace(b, &desired, &existing)).unwrap();
         }
     }
-    for request in [neighbour::dump_request, neighbour::proxy_dump_request] {
-        let found = net.dump(|b| request(b, Family::Inet, a.as_index()), neighbour::decode);
+    let scope = ReadScope::whole().with_devices(a.as_index().map(|index| BTreeSet::from([index])));
+    // One of IPv4 neighbours, and one of IPv4 proxy entries.
+    for query in &Neighbour::dumps(&scope, true)[..2] {
+        let found = net.dump(&query.request, neighbour::decode);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].dev, a);
     }
@@ -127,9 +131,9 @@ pub(crate) fn what_the_kernel_moves_is_not_declared() {
     let mut dynamic = Neighbour::new(Dev::index(2), "10.0.0.1".parse().unwrap(), lladdr(1));
     dynamic.state = NeighbourState::Dynamic;
     let mut buffer = Vec::new();
-    let refused = neighbour::create(&mut buffer, &dynamic, &existing);
+    let refused = codec::create(&mut buffer, &dynamic, &existing);
     assert!(matches!(refused, Err(EncodeError::Refused(_))));
     dynamic.dev = Dev::planned(0);
-    let unresolved = neighbour::delete(&mut buffer, &dynamic, &existing);
+    let unresolved = codec::delete(&mut buffer, &dynamic, &existing);
     assert_eq!(unresolved, Err(EncodeError::Unresolved(dynamic.dev)));
 }

@@ -1,9 +1,7 @@
 //! A namespace of a test's own, and the objects in it.
 
 use trueup_net::{Address, Dev, Family, IfName, Link, LinkKind, Neighbour, Route, Rule, VethAttrs};
-use trueup_netlink::codec::{
-    EncodeError, Undecodable, address, existing, link, neighbour, route, rule,
-};
+use trueup_netlink::codec::{self, EncodeError, KindCodec, ReadScope, Undecodable, existing, link};
 use trueup_netlink::{DumpStep, Error, Namespace, Socket};
 use trueup_testkit::fresh_netns;
 
@@ -56,7 +54,7 @@ impl Net {
         {
             let mut address = Address::new(dev, network.parse().unwrap());
             address.flags = trueup_net::AddressFlags::NODAD;
-            net.send(|b| address::create(b, &address, &existing))
+            net.send(|b| codec::create(b, &address, &existing))
                 .unwrap_or_else(|error| panic!("{error}"));
         }
         (net, a, b)
@@ -73,13 +71,11 @@ impl Net {
 
     pub(crate) fn dump<T>(
         &mut self,
-        encode: impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>,
+        request: &[u8],
         decode: impl Fn(&[u8]) -> Result<Option<T>, Undecodable>,
     ) -> Vec<T> {
-        let mut request = Vec::new();
-        encode(&mut request).unwrap();
         let mut found = Vec::new();
-        let dump = self.socket.dump(&request, |step| match step {
+        let dump = self.socket.dump(request, |step| match step {
             DumpStep::Begin => found.clear(),
             DumpStep::Message(message) => found.extend(decode(message.body).unwrap()),
             DumpStep::Part(_) => {}
@@ -95,31 +91,37 @@ impl Net {
         all
     }
 
+    /// The objects that the kernel dumps for a scope.
+    pub(crate) fn all<K: KindCodec>(&mut self, scope: &ReadScope) -> Vec<K> {
+        let dumps = K::dumps(scope, self.socket.strict());
+        dumps.iter().flat_map(|dump| self.dump(&dump.request, K::decode)).collect()
+    }
+
     pub(crate) fn all_routes(&mut self, family: Family) -> Vec<Route> {
-        self.dump(|b| route::dump_request(b, family, None, None), route::decode)
+        self.all(&ReadScope::whole().with_family(family))
     }
 
     pub(crate) fn addresses(&mut self, family: Family) -> Vec<Address> {
-        self.dump(|b| address::dump_request(b, family, None), address::decode)
+        let mut all = self.all::<Address>(&ReadScope::whole());
+        all.retain(|address| address.family() == family);
+        all
     }
 
     /// Neighbours and proxy entries.
     pub(crate) fn neighbours(&mut self, family: Family) -> Vec<Neighbour> {
-        let mut all = self.dump(|b| neighbour::dump_request(b, family, None), neighbour::decode);
-        all.extend(
-            self.dump(|b| neighbour::proxy_dump_request(b, family, None), neighbour::decode),
-        );
+        let mut all = self.all::<Neighbour>(&ReadScope::whole());
+        all.retain(|neighbour| neighbour.family() == family);
         all
     }
 
     pub(crate) fn rules(&mut self, family: Family) -> Vec<Rule> {
-        self.dump(|b| rule::dump_request(b, family), rule::decode)
+        self.all(&ReadScope::whole().with_family(family))
     }
 
     pub(crate) fn links(&mut self) -> Vec<Link> {
-        let mut all = self.dump(link::dump_request, link::decode);
+        let mut all = self.dump(&link::dump_request(), link::decode);
         link::name_peers(&mut all);
-        all.into_iter().map(|decoded| decoded.link).collect()
+        all.into_iter().map(|(link, _)| link).collect()
     }
 
     pub(crate) fn link(&mut self, name: &str) -> Option<Link> {

@@ -1,7 +1,7 @@
 //! Nexthop objects.
 
 use trueup_net::{Dev, Family, NextHop, NextHops, Nexthop, NexthopTarget, Route};
-use trueup_netlink::codec::{EncodeError, existing, nexthop, route};
+use trueup_netlink::codec::{self, EncodeError, ReadScope, existing};
 
 use super::net::{FOREIGN, Net, OURS};
 
@@ -15,11 +15,11 @@ fn via(gateway: &str, dev: Dev) -> NexthopTarget {
 }
 
 fn dumped(net: &mut Net) -> Vec<Nexthop> {
-    net.dump(nexthop::dump_request, nexthop::decode)
+    net.all(&ReadScope::whole())
 }
 
 fn create(net: &mut Net, object: &Nexthop) {
-    net.send(|b| nexthop::create(b, object, &existing)).unwrap();
+    net.send(|b| codec::create(b, object, &existing)).unwrap();
 }
 
 pub(crate) fn nexthop_objects_come_back_as_desired_and_go_alone() {
@@ -45,15 +45,15 @@ pub(crate) fn nexthop_objects_come_back_as_desired_and_go_alone() {
     for desired in &all {
         create(&mut net, desired);
         assert!(dumped(&mut net).contains(desired), "{desired:?}");
-        let again = net.send(|b| nexthop::create(b, desired, &existing));
+        let again = net.send(|b| codec::create(b, desired, &existing));
         assert_eq!(again.unwrap_err().errno(), Some(17), "EEXIST");
     }
     for desired in all.iter().rev() {
-        net.send(|b| nexthop::delete(b, desired.id)).unwrap();
+        net.send(|b| codec::delete(b, desired, &existing)).unwrap();
         assert!(!dumped(&mut net).contains(desired));
     }
     assert_eq!(dumped(&mut net), [foreign]);
-    let gone = net.send(|b| nexthop::delete(b, 1));
+    let gone = net.send(|b| codec::delete(b, &all[0], &existing));
     assert_eq!(gone.unwrap_err().errno(), Some(2), "ENOENT");
 }
 
@@ -70,10 +70,10 @@ pub(crate) fn a_replace_moves_all_routes_of_an_object() {
         })
         .collect();
     for route in &routes {
-        net.send(|b| route::create(b, route, &existing)).unwrap();
+        net.send(|b| codec::create(b, route, &existing)).unwrap();
     }
     let second = object(7, via("10.0.1.9", b));
-    net.send(|b| nexthop::replace(b, &second, &existing)).unwrap();
+    net.send(|b| codec::replace(b, &second, &existing)).unwrap();
     assert_eq!(dumped(&mut net), [second]);
     let moved: Vec<Route> =
         routes.into_iter().map(|route| route.with_nexthops(NextHops::Object(7, vec![b]))).collect();
@@ -82,11 +82,11 @@ pub(crate) fn a_replace_moves_all_routes_of_an_object() {
     // A single one becomes no group, and one that is gone comes again.
     create(&mut net, &object(8, via("10.0.0.9", a)));
     let group = object(7, NexthopTarget::Group(vec![(8, 1)]));
-    let refused = net.send(|b| nexthop::replace(b, &group, &existing));
+    let refused = net.send(|b| codec::replace(b, &group, &existing));
     assert_eq!(refused.unwrap_err().errno(), Some(22), "EINVAL");
-    net.send(|b| nexthop::delete(b, 7)).unwrap();
+    net.send(|b| codec::delete(b, &group, &existing)).unwrap();
     assert_eq!(net.routes(Family::Inet), [], "they go with it");
-    net.send(|b| nexthop::replace(b, &group, &existing)).unwrap();
+    net.send(|b| codec::replace(b, &group, &existing)).unwrap();
     assert!(dumped(&mut net).contains(&group));
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn what_the_model_does_not_hold_is_told() {
     let unmodelled: Vec<u32> = found.iter().filter(|n| n.unmodelled).map(|n| n.id).collect();
     assert_eq!(unmodelled, [2, 3]);
     for nexthop in found.iter().filter(|nexthop| nexthop.unmodelled) {
-        let refused = nexthop::create(&mut Vec::new(), nexthop, &existing);
+        let refused = codec::create(&mut Vec::new(), nexthop, &existing);
         assert!(matches!(refused, Err(EncodeError::Refused(_))));
     }
 }
@@ -116,8 +116,8 @@ pub(crate) fn what_has_no_number_or_no_device_is_refused() {
     let planned = object(1, via("10.0.0.9", Dev::planned(0)));
     for wrong in [&blackhole, &nowhere, &weight, &planned] {
         let mut buffer = Vec::new();
-        assert!(nexthop::create(&mut buffer, wrong, &existing).is_err());
+        assert!(codec::create(&mut buffer, wrong, &existing).is_err());
         assert!(buffer.is_empty(), "nothing half written");
     }
-    assert!(nexthop::delete(&mut Vec::new(), 0).is_err());
+    assert!(codec::delete(&mut Vec::new(), &blackhole, &existing).is_err());
 }

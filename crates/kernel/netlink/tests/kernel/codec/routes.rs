@@ -1,9 +1,11 @@
 //! Routes.
 
+use std::collections::BTreeSet;
+
 use trueup_net::{
     Dev, Family, Metric, Metrics, NextHop, NextHops, ObjectKind, Prefix, Route, RouteType, Scope,
 };
-use trueup_netlink::codec::{EncodeError, existing, route};
+use trueup_netlink::codec::{self, EncodeError, ReadScope, existing};
 use trueup_netlink::wire::{MessageWriter, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL};
 
 use super::net::{FOREIGN, Net, OURS};
@@ -181,47 +183,47 @@ pub(crate) fn as_many_next_hops_as_can_be_written_can_be_read_back() {
             with(Route::new(prefix(dst), hops), |_| {}).canonical()
         };
         let writable =
-            |hops: &u16| route::create(&mut Vec::new(), &route(*hops), &existing).is_ok();
+            |hops: &u16| codec::create(&mut Vec::new(), &route(*hops), &existing).is_ok();
         let most = (1000..3000).take_while(writable).last().unwrap();
-        let refused = route::create(&mut Vec::new(), &route(most + 1), &existing);
+        let refused = codec::create(&mut Vec::new(), &route(most + 1), &existing);
         assert!(matches!(refused, Err(EncodeError::Refused(_))), "{refused:?}");
         let wide = route(most);
-        net.send(|b| route::create(b, &wide, &existing)).unwrap();
+        net.send(|b| codec::create(b, &wide, &existing)).unwrap();
         assert_eq!(net.routes(family), [wide], "{most} next hops");
     }
 }
 
 fn round_trip(net: &mut Net, family: Family, desired: Route) {
     let desired = desired.canonical();
-    net.send(|b| route::create(b, &desired, &existing))
+    net.send(|b| codec::create(b, &desired, &existing))
         .unwrap_or_else(|error| panic!("{desired:?}: {error}"));
     let before = net.routes(family);
     let found: Vec<_> = before.iter().filter(|r| r.key() == desired.key()).collect();
     assert_eq!(found, [&desired]);
     assert!(desired.agrees(found[0]));
 
-    let again = net.send(|b| route::create(b, &desired, &existing)).unwrap_err();
+    let again = net.send(|b| codec::create(b, &desired, &existing)).unwrap_err();
     assert_eq!(again.errno(), Some(libc::EEXIST), "{desired:?}");
 
     // A foreign route of the same identity does not match.
     let mut foreign = desired.clone();
     foreign.protocol = FOREIGN;
-    let refused = net.send(|b| route::delete(b, &foreign, &existing)).unwrap_err();
+    let refused = net.send(|b| codec::delete(b, &foreign, &existing)).unwrap_err();
     assert_eq!(refused.errno(), Some(libc::ESRCH), "{desired:?}");
 
     let likes = likes(&desired);
     for like in &likes {
-        net.send(|b| route::create(b, like, &existing))
+        net.send(|b| codec::create(b, like, &existing))
             .unwrap_or_else(|error| panic!("{like:?}: {error}"));
     }
     let mut expected = net.routes(family);
     assert_eq!(expected.len(), before.len() + likes.len());
     expected.retain(|r| r.key() != desired.key());
-    net.send(|b| route::delete(b, &desired, &existing))
+    net.send(|b| codec::delete(b, &desired, &existing))
         .unwrap_or_else(|error| panic!("{desired:?}: {error}"));
     assert_eq!(net.routes(family), expected, "{desired:?}");
     for like in &likes {
-        net.send(|b| route::delete(b, like, &existing)).unwrap();
+        net.send(|b| codec::delete(b, like, &existing)).unwrap();
     }
 }
 
@@ -243,9 +245,9 @@ pub(crate) fn ipv6_routes_from_a_source_come_back_where_the_kernel_has_them() {
     let (mut net, a, _) = Net::with_devices();
     for desired in from_source(a) {
         let probe = desired.clone().canonical();
-        match net.send(|b| route::create(b, &probe, &existing)) {
+        match net.send(|b| codec::create(b, &probe, &existing)) {
             Ok(()) => {
-                net.send(|b| route::delete(b, &probe, &existing)).unwrap();
+                net.send(|b| codec::delete(b, &probe, &existing)).unwrap();
                 round_trip(&mut net, Family::Inet6, desired);
             }
             Err(error) => assert_eq!(
@@ -275,12 +277,12 @@ pub(crate) fn a_delete_passes_over_another_gateway() {
                 }
                 _ => continue,
             }
-            net.send(|b| route::create(b, &desired, &existing)).unwrap();
+            net.send(|b| codec::create(b, &desired, &existing)).unwrap();
             let before = net.routes(family);
-            let error = net.send(|b| route::delete(b, &other, &existing)).unwrap_err();
+            let error = net.send(|b| codec::delete(b, &other, &existing)).unwrap_err();
             assert_eq!(error.errno(), Some(libc::ESRCH), "{other:?}");
             assert_eq!(net.routes(family), before);
-            net.send(|b| route::delete(b, &desired, &existing)).unwrap();
+            net.send(|b| codec::delete(b, &desired, &existing)).unwrap();
         }
     }
 }
@@ -289,13 +291,13 @@ pub(crate) fn a_replace_changes_in_place() {
     let (mut net, a, b) = Net::with_devices();
     for (family, all) in [(Family::Inet, inet(a, b)), (Family::Inet6, inet6(a, b))] {
         let first = all[0].clone().canonical();
-        net.send(|b| route::create(b, &first, &existing)).unwrap();
+        net.send(|b| codec::create(b, &first, &existing)).unwrap();
         let count = net.routes(family).len();
         for desired in all.into_iter().map(Route::canonical) {
             if desired.key() != first.key() {
                 continue;
             }
-            net.send(|b| route::replace(b, &desired, &existing))
+            net.send(|b| codec::replace(b, &desired, &existing))
                 .unwrap_or_else(|error| panic!("{desired:?}: {error}"));
             let now = net.routes(family);
             let found: Vec<_> = now.iter().filter(|r| r.key() == desired.key()).collect();
@@ -310,17 +312,17 @@ pub(crate) fn dumps_are_filtered_where_the_kernel_can() {
     assert!(net.socket.strict());
     for desired in inet(a, b).into_iter().map(Route::canonical) {
         // Some share a key.
-        _ = net.send(|b| route::create(b, &desired, &existing));
+        _ = net.send(|b| codec::create(b, &desired, &existing));
     }
     let all = net.all_routes(Family::Inet);
-    let mut check = |table, protocol, keep: &dyn Fn(&Route) -> bool| {
+    let ours = ReadScope::whole().with_family(Family::Inet);
+    let mut check = |scope: ReadScope, keep: &dyn Fn(&Route) -> bool| {
         let expected: Vec<_> = all.iter().filter(|r| keep(r)).cloned().collect();
         assert!(!expected.is_empty() && expected.len() < all.len());
-        let request = |b: &mut Vec<u8>| route::dump_request(b, Family::Inet, table, protocol);
-        assert_eq!(net.dump(request, route::decode), expected, "{table:?} {protocol:?}");
+        assert_eq!(net.all::<Route>(&scope), expected, "{scope:?}");
     };
-    check(Some(1_000_000), None, &|r| r.table == 1_000_000);
-    check(None, Some(OURS), &|r| r.protocol == OURS);
+    check(ours.clone().with_tables(BTreeSet::from([1_000_000])), &|r| r.table == 1_000_000);
+    check(ours.with_protocol(OURS), &|r| r.protocol == OURS);
 }
 
 pub(crate) fn what_would_match_more_is_refused() {
@@ -333,30 +335,30 @@ pub(crate) fn what_would_match_more_is_refused() {
     };
     let mut unmarked = route("10.0.0.0/8", hop());
     unmarked.protocol = 0;
-    refused(&|b| route::delete(b, &unmarked, &existing));
+    refused(&|b| codec::delete(b, &unmarked, &existing));
     let bare = route("10.0.0.0/8", NextHops::None);
-    refused(&|b| route::delete(b, &bare, &existing));
+    refused(&|b| codec::delete(b, &bare, &existing));
     let mut any_metric = route("2001:db8::/32", hop());
     any_metric.metric = 0;
-    refused(&|b| route::delete(b, &any_metric, &existing));
-    refused(&|b| route::create(b, &any_metric, &existing));
+    refused(&|b| codec::delete(b, &any_metric, &existing));
+    refused(&|b| codec::create(b, &any_metric, &existing));
     let mut unknown = route("10.0.0.0/8", hop());
     unknown.unmodelled = true;
-    refused(&|b| route::create(b, &unknown, &existing));
-    refused(&|b| route::replace(b, &unknown, &existing));
+    refused(&|b| codec::create(b, &unknown, &existing));
+    refused(&|b| codec::replace(b, &unknown, &existing));
     let weights = |weight| {
         let hops = vec![NextHop::dev(Dev::index(2)).with_weight(weight); 2];
         route("10.0.0.0/8", NextHops::Many(hops))
     };
-    refused(&|b| route::create(b, &weights(0), &existing));
-    refused(&|b| route::create(b, &weights(257), &existing));
+    refused(&|b| codec::create(b, &weights(0), &existing));
+    refused(&|b| codec::create(b, &weights(257), &existing));
 
     let planned = Dev::planned(0);
     let unresolved = route("10.0.0.0/8", NextHops::One(NextHop::dev(planned)));
-    let error = route::create(&mut buffer, &unresolved, &existing);
+    let error = codec::create(&mut buffer, &unresolved, &existing);
     assert_eq!(error, Err(EncodeError::Unresolved(planned)));
     assert_eq!(buffer, [1, 2, 3]);
-    route::create(&mut buffer, &unresolved, &|_| Some(9)).unwrap();
+    codec::create(&mut buffer, &unresolved, &|_| Some(9)).unwrap();
 }
 
 /// Made by bytes: nexthop objects are not modelled, only seen.
@@ -394,14 +396,14 @@ pub(crate) fn a_reject_route_goes_and_not_the_gateway_route_of_its_key() {
     let gateway = Route::new(dst, NextHops::One(via("2001:db8::9", a)));
     let gateway = with(gateway, |_| {}).canonical();
     let reject = with(Route::of_type(RouteType::Unreachable, dst), |_| {}).canonical();
-    net.send(|b| route::create(b, &gateway, &existing)).unwrap();
+    net.send(|b| codec::create(b, &gateway, &existing)).unwrap();
     let mut append = Vec::new();
-    route::create(&mut append, &reject, &existing).unwrap();
+    codec::create(&mut append, &reject, &existing).unwrap();
     append[6..8].copy_from_slice(&(NLM_F_CREATE | NLM_F_APPEND).to_ne_bytes());
     net.socket.request(&append).unwrap();
     let both = net.routes(Family::Inet6);
     assert!(both.contains(&gateway) && both.contains(&reject));
 
-    net.send(|b| route::delete(b, &reject, &existing)).unwrap();
+    net.send(|b| codec::delete(b, &reject, &existing)).unwrap();
     assert_eq!(net.routes(Family::Inet6), [gateway]);
 }

@@ -1,7 +1,7 @@
 //! Policy routing rules.
 
 use trueup_net::{Family, FwMark, Rule, RuleAction};
-use trueup_netlink::codec::{EncodeError, rule};
+use trueup_netlink::codec::{self, EncodeError, existing, rule};
 use trueup_netlink::wire::{MessageWriter, NLM_F_CREATE, NLM_F_EXCL};
 use trueup_testkit::{Kind, raw_dump};
 
@@ -89,24 +89,24 @@ pub(crate) fn rules_come_back_as_desired_and_go_alone() {
             other.action = RuleAction::Lookup(4242);
             let likes = [foreign, next, other];
             for like in &likes {
-                net.send(|b| rule::create(b, like)).unwrap();
+                net.send(|b| codec::create(b, like, &existing)).unwrap();
             }
             let before = net.rules(family);
 
-            net.send(|b| rule::create(b, &desired))
+            net.send(|b| codec::create(b, &desired, &existing))
                 .unwrap_or_else(|error| panic!("{desired:?}: {error}"));
             let now = net.rules(family);
             assert_eq!(now.iter().filter(|r| **r == desired).count(), 1, "{desired:?}: {now:?}");
             assert_eq!(now.len(), before.len() + 1);
-            let again = net.send(|b| rule::create(b, &desired)).unwrap_err();
+            let again = net.send(|b| codec::create(b, &desired, &existing)).unwrap_err();
             assert_eq!(errno(again), Some(libc::EEXIST), "{desired:?}");
 
-            net.send(|b| rule::delete(b, &desired)).unwrap();
+            net.send(|b| codec::delete(b, &desired, &existing)).unwrap();
             assert_eq!(net.rules(family), before, "{desired:?}");
-            let gone = net.send(|b| rule::delete(b, &desired)).unwrap_err();
+            let gone = net.send(|b| codec::delete(b, &desired, &existing)).unwrap_err();
             assert_eq!(errno(gone), Some(libc::ENOENT), "{desired:?}");
             for like in &likes {
-                net.send(|b| rule::delete(b, like)).unwrap();
+                net.send(|b| codec::delete(b, like, &existing)).unwrap();
             }
         }
         assert_eq!(net.rules(family), kernels);
@@ -123,26 +123,27 @@ pub(crate) fn rules_of_one_priority_are_told_apart() {
         let mut all: Vec<_> = variants(family).into_iter().map(Rule::canonical).collect();
         let target = |rule: &Rule| rule.action == RuleAction::Goto(32766);
         for same in all.iter().filter(|rule| rule.not || target(rule)) {
-            net.send(|b| rule::create(b, same)).unwrap();
+            net.send(|b| codec::create(b, same, &existing)).unwrap();
             let mut other = same.clone();
             if target(same) {
                 other.action = RuleAction::Goto(PRIORITY + 5);
             } else {
                 other.not = false;
             }
-            let error = net.send(|b| rule::create(b, &other)).unwrap_err();
+            let error = net.send(|b| codec::create(b, &other, &existing)).unwrap_err();
             assert_eq!(errno(error), Some(libc::EEXIST), "{other:?}");
-            net.send(|b| rule::delete(b, same)).unwrap();
+            net.send(|b| codec::delete(b, same, &existing)).unwrap();
         }
         all.retain(|rule| !rule.not && !target(rule));
         all.reverse();
         for rule in &all {
-            net.send(|b| rule::create(b, rule)).unwrap_or_else(|error| panic!("{rule:?}: {error}"));
+            net.send(|b| codec::create(b, rule, &existing))
+                .unwrap_or_else(|error| panic!("{rule:?}: {error}"));
         }
         for rule in &all {
             let mut expected = net.rules(family);
             expected.retain(|r| r != rule);
-            net.send(|b| rule::delete(b, rule)).unwrap();
+            net.send(|b| codec::delete(b, rule, &existing)).unwrap();
             assert_eq!(net.rules(family), expected, "{rule:?}");
         }
     }
@@ -159,7 +160,7 @@ pub(crate) fn what_the_model_does_not_hold_is_told() {
         [(FRA_DSCP, &[10][..]), (FRA_SPORT_MASK, &[0xf0, 0xff]), (FRA_FLOW, &[1, 0, 0, 0])]
     {
         let mut plain = Vec::new();
-        rule::create(&mut plain, &lookup(Family::Inet)).unwrap();
+        codec::create(&mut plain, &lookup(Family::Inet), &existing).unwrap();
         let mut message = Vec::new();
         let mut writer = MessageWriter::begin(&mut message, rule::NEW, NLM_F_CREATE | NLM_F_EXCL);
         writer.raw(&plain[16..]);
@@ -177,14 +178,14 @@ pub(crate) fn what_the_model_does_not_hold_is_told() {
         if !known {
             assert_ne!(number, FRA_FLOW, "every kernel has it");
             println!("rules: this kernel drops attribute {number}");
-            net.send(|b| rule::delete(b, found)).unwrap();
+            net.send(|b| codec::delete(b, found, &existing)).unwrap();
             continue;
         }
         assert!(found.unmodelled, "{number}: {found:?}");
-        let refused = rule::delete(&mut message, found);
+        let refused = codec::delete(&mut message, found, &existing);
         assert!(matches!(refused, Err(EncodeError::Refused(_))));
         // The kernel takes what is absent for any: the plain rule's delete gets it.
-        net.send(|b| rule::delete(b, &lookup(Family::Inet))).unwrap();
+        net.send(|b| codec::delete(b, &lookup(Family::Inet), &existing)).unwrap();
     }
 }
 
@@ -194,10 +195,10 @@ pub(crate) fn an_l3mdev_rule_comes_back_where_the_kernel_has_them() {
     let mut desired = lookup(Family::Inet);
     desired.l3mdev = true;
     let desired = desired.canonical();
-    match net.send(|b| rule::create(b, &desired)) {
+    match net.send(|b| codec::create(b, &desired, &existing)) {
         Ok(()) => {
             assert!(net.rules(Family::Inet).contains(&desired));
-            net.send(|b| rule::delete(b, &desired)).unwrap();
+            net.send(|b| codec::delete(b, &desired, &existing)).unwrap();
             assert!(!net.rules(Family::Inet).contains(&desired));
         }
         Err(error) => assert_eq!(errno(error), Some(libc::EOPNOTSUPP)),
@@ -230,12 +231,12 @@ pub(crate) fn what_would_match_any_is_refused() {
         with(&|r| r.action = RuleAction::Lookup(0)),
         with(&|r| r.unmodelled = true),
     ] {
-        for encode in [rule::create, rule::delete] {
-            let refused = encode(&mut buffer, &rule);
+        for encode in [codec::create, codec::delete] {
+            let refused = encode(&mut buffer, &rule, &existing);
             assert!(matches!(refused, Err(EncodeError::Refused(_))), "{rule:?}");
         }
     }
     assert!(buffer.is_empty());
-    rule::delete(&mut buffer, &with(&|r| (r.l3mdev, r.action) = (true, RuleAction::Lookup(0))))
-        .unwrap();
+    let l3mdev = with(&|r| (r.l3mdev, r.action) = (true, RuleAction::Lookup(0)));
+    codec::delete(&mut buffer, &l3mdev, &existing).unwrap();
 }

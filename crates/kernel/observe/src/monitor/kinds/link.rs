@@ -2,7 +2,7 @@
 
 use trueup_net::{Family, Link};
 use trueup_netlink::codec::KindCodec as _;
-use trueup_netlink::codec::link::{DecodedLink, decode};
+use trueup_netlink::codec::link::decode;
 use trueup_netlink::filter::Instruction;
 use trueup_netlink::wire::Message;
 
@@ -21,7 +21,7 @@ impl Watched for Link {
         links: &mut LinkStates,
         dirty: &mut DirtySet,
     ) -> Option<bool> {
-        let Some(DecodedLink { link, status, .. }) = decode(event.body).ok()? else {
+        let Some((link, status)) = decode(event.body).ok()? else {
             return Some(false);
         };
         let index = link.index;
