@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, anyhow, bail};
-use trueup::journal::{Begun, Journal, Keep, Start};
+use trueup::journal::{Journal, Keep, Start};
 
 use crate::compare::page::Table;
 use crate::usage::{Usage, measure, median};
@@ -150,8 +150,8 @@ fn in_threads<T: Send>(
 fn operations(path: &Path, threads: usize, round: usize, lasts: Duration) -> Result<Rate> {
     let journal = Journal::open(path)?;
     // The first change opens the journal for writing.
-    journal.operations().forget(Keep::Latest(1000))?;
-    journal.operations().forget_keys(Keep::Latest(1000))?;
+    journal.forget_operations(Keep::Latest(1000))?;
+    journal.forget_keys(Keep::Latest(1000))?;
     lane(&journal, &format!("warm {round}"), Duration::ZERO)?;
     let before = journal.stats().syncs;
     let names = (0..threads).map(|thread| format!("lane {thread} round {round}"));
@@ -166,7 +166,7 @@ fn lane(journal: &Journal, name: &str, lasts: Duration) -> Result<u64> {
     loop {
         let (name, key) = (format!("{name}, {records}"), format!("key of {name}, {records}"));
         let begin = Start::new(&name, &[7; RECORD]).object(b"vm").key(key.as_bytes());
-        let Begun::Execute(mut execution) = journal.operations().begin(begin)? else {
+        let Ok(mut execution) = journal.begin(begin)? else {
             bail!("{name} began before");
         };
         execution.running("task 1")?;

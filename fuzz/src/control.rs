@@ -86,7 +86,7 @@ pub fn operation(data: &[u8]) {
     Journal::create_on(disk.clone()).expect("an empty disk");
     let journal = Journal::open_on(disk).expect("it was just made");
     let start = Start::new("control/vm7", data);
-    drop(journal.operations().begin(start).expect("a good disk"));
+    drop(journal.begin(start).expect("a good disk"));
     let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
     let config = Config::default().with_lanes(std::num::NonZeroUsize::MIN).with_clock(move || now);
     let mut engine = Engine::new(&SILENT, Desired::Unknown, &journal, config).expect("a thread");
@@ -94,7 +94,7 @@ pub fn operation(data: &[u8]) {
     let report = engine.reconcile(PassInput::new(&(), &(), &mut ledger, &())).expect("a good disk");
     assert!(!report.is_known());
     assert_eq!(*SILENT.0.lock().expect("no test panics with it"), 0);
-    let found = journal.operations().find("control/vm7").expect("a good disk");
+    let found = journal.operation("control/vm7").expect("a good disk");
     let has_ended = found.is_some_and(|found| found.ended.is_some());
     let left = engine.handle().operations().expect("a good disk");
     assert_eq!(left.len(), usize::from(!has_ended));

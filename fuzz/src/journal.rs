@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use redb::{Builder, Database, ReadableTable as _, StorageBackend, TableDefinition};
-use trueup_journal::{Backoff, Begun, ErrorKind, Journal, Keep, LedgerScope, Start, Storage};
+use trueup_journal::{Backoff, ErrorKind, Journal, Keep, LedgerScope, Start, Storage};
 use trueup_reconcile::{Claim, Ledger as _};
 
 /// First a byte. If it is even, the rest is a journal. If it is odd, the rest changes a good one:
@@ -83,21 +83,20 @@ pub fn record(data: &[u8]) {
     assert!(missing <= 1, "another record is missing");
     assert!(exported.is_ok() || missing == 1);
 
-    let operations = journal.operations();
-    let found = operations.in_flight().expect("it opened");
-    for operation in found.operations {
-        let execution = operations.resume(&operation.name).expect("it is in flight");
+    let (operations, _) = journal.in_flight().expect("it opened");
+    for operation in operations {
+        let execution = journal.resume(&operation.name).expect("it is in flight");
         let now = SystemTime::UNIX_EPOCH;
         let _ = execution.succeeded(b"answer", now);
     }
-    let _ = journal.nonces().forget(SystemTime::now());
-    let _ = journal.backoffs().all().expect("it opened");
+    let _ = journal.forget_nonces(SystemTime::now());
+    let _ = journal.backoffs().expect("it opened");
     for forget in [Keep::Latest(1), Keep::Latest(0)] {
-        operations.forget(forget).expect("a good disk");
-        operations.forget_keys(forget).expect("a good disk");
+        journal.forget_operations(forget).expect("a good disk");
+        journal.forget_keys(forget).expect("a good disk");
     }
-    let begun = operations.begin(Start::new("fresh", b"").key(b"fresh"));
-    assert!(matches!(begun, Ok(Begun::Execute(_))), "{begun:?}");
+    let begun = journal.begin(Start::new("fresh", b"").key(b"fresh"));
+    assert!(matches!(begun, Ok(Ok(_))), "{begun:?}");
     assert!(journal.failure().is_none(), "one record made it read-only");
 }
 
@@ -106,9 +105,9 @@ fn export(journal: &Journal) -> Result<String, ErrorKind> {
     let mut out = Vec::new();
     // Every face meets it, too.
     let _ = journal.scopes();
-    let _ = journal.operations().in_flight();
-    let _ = journal.operations().key(b"key");
-    let _ = journal.backoffs().all();
+    let _ = journal.in_flight();
+    let _ = journal.key(b"key");
+    let _ = journal.backoffs();
     journal.export(&mut out).map_err(|error| error.kind())?;
     Ok(String::from_utf8(out).expect("lines of text"))
 }
@@ -124,27 +123,26 @@ static GOOD: LazyLock<Good> = LazyLock::new(|| {
     Journal::create_on(disk.clone()).expect("an empty disk");
     let journal = Journal::open_on(disk.clone()).expect("it was just made");
     let now = SystemTime::UNIX_EPOCH;
-    let operations = journal.operations();
     let later = now + Duration::from_secs(9);
     let start = Start::new("one", b"what").object(b"vm").key(b"key of one");
-    match operations.begin(start.nonce(b"nonce", later, now)) {
-        Ok(Begun::Execute(one)) => one.succeeded(b"answer", now).expect("a good disk"),
+    match journal.begin(start.nonce(b"nonce", later, now)) {
+        Ok(Ok(one)) => one.succeeded(b"answer", now).expect("a good disk"),
         other => panic!("{other:?}"),
     }
     let start = Start::new("two", b"what").object(b"vm").key(b"key");
-    match operations.begin(start) {
-        Ok(Begun::Execute(mut two)) => two.running("task").expect("a good disk"),
+    match journal.begin(start) {
+        Ok(Ok(mut two)) => two.running("task").expect("a good disk"),
         other => panic!("{other:?}"),
     }
     let backoff = Backoff { tries: 3, next: later };
-    journal.backoffs().set(b"vm", backoff).expect("a good disk");
+    journal.set_backoff(b"vm", backoff).expect("a good disk");
     let scope = LedgerScope::new("1", "boot");
     let mut ledger = journal.ledger("fuzz", &scope).expect("short names");
     let claim = |at: u8| (vec![at; 40], Claim::Ours(vec![at; 200]));
     ledger.commit_outcomes((0..9).map(claim).collect()).expect("a good disk");
     ledger.begin((5..20).map(claim).collect()).expect("nothing is open");
     let records = export(&journal);
-    drop((operations, ledger, journal));
+    drop((ledger, journal));
     let bytes = disk.bytes().clone();
     Good { bytes, records }
 });

@@ -351,7 +351,7 @@ pub(crate) fn describe_error(error: journal::Error, file: &Path) -> Error {
     let shown = file.display();
     if error.is_held() {
         let holder = match error.holder() {
-            Some(holder) => format!("{holder}"),
+            Some((pid, command)) => format!("pid {pid} ({command})"),
             None => "it".into(),
         };
         return error!(

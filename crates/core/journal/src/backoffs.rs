@@ -1,25 +1,15 @@
 //! Backoffs: how often an object failed, and when it is to be tried again.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::Error;
 use crate::record::{
     Decoder, Encoder, Keyspace, MAX_KEY, Transaction, check_len, get, millis, scan, time,
 };
-use crate::store::Store;
+use crate::{Error, Journal};
 
-/// The objects that failed and wait for their next try.
-///
-/// The outcome of an operation sets or clears the backoff of its object in the same commit: see
-/// [`Execution`](crate::Execution).
-#[derive(Clone, Debug)]
-pub struct Backoffs {
-    store: Arc<Store>,
-}
-
-/// The wait of an object that failed.
+/// The wait of an object that failed. The outcome of an operation sets or clears the backoff of its
+/// object in the same commit: see [`Execution`](crate::Execution).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     /// The number of tries that failed.
@@ -28,21 +18,17 @@ pub struct Backoff {
     pub next: SystemTime,
 }
 
-impl Backoffs {
-    pub(crate) fn new(store: Arc<Store>) -> Self {
-        Backoffs { store }
-    }
-
+impl Journal {
     /// Records the backoff of an object. The latest counts.
     ///
     /// # Errors
     ///
     /// [`Invalid`](crate::ErrorKind::Invalid) if the object's key is longer than 65536 bytes;
     /// otherwise as every write.
-    pub fn set(&self, object: &[u8], backoff: Backoff) -> Result<(), Error> {
+    pub fn set_backoff(&self, object: &[u8], backoff: Backoff) -> Result<(), Error> {
         check_len("an object's key", object, MAX_KEY)?;
-        let object = object.to_vec();
-        self.store.write(move |transaction| set(transaction, &object, backoff))
+        let owned = object.to_vec();
+        self.write(move |transaction| set(transaction, &owned, backoff))
     }
 
     /// Clears the backoff of an object. Without one nothing is written.
@@ -50,9 +36,9 @@ impl Backoffs {
     /// # Errors
     ///
     /// As every write.
-    pub fn clear(&self, object: &[u8]) -> Result<(), Error> {
-        let object = object.to_vec();
-        self.store.write(move |transaction| clear(transaction, &object))
+    pub fn clear_backoff(&self, object: &[u8]) -> Result<(), Error> {
+        let owned = object.to_vec();
+        self.write(move |transaction| clear(transaction, &owned))
     }
 
     /// Returns the backoff of an object.
@@ -60,10 +46,11 @@ impl Backoffs {
     /// # Errors
     ///
     /// When it cannot be read.
-    pub fn find(&self, object: &[u8]) -> Result<Option<Backoff>, Error> {
-        self.store.read(|records| {
-            let value = get(records, &Keyspace::Backoff.key(object))?;
-            value.map(|value| Backoff::parse(&value)).transpose()
+    pub fn backoff(&self, object: &[u8]) -> Result<Option<Backoff>, Error> {
+        self.read(|records| {
+            get(records, &Keyspace::Backoff.key(object))?
+                .map(|value| Backoff::parse(&value))
+                .transpose()
         })
     }
 
@@ -73,8 +60,8 @@ impl Backoffs {
     /// # Errors
     ///
     /// When the journal cannot be read.
-    pub fn all(&self) -> Result<BTreeMap<Vec<u8>, Backoff>, Error> {
-        self.store.read(|records| {
+    pub fn backoffs(&self) -> Result<BTreeMap<Vec<u8>, Backoff>, Error> {
+        self.read(|records| {
             let mut all = BTreeMap::new();
             for entry in scan(records, &Keyspace::Backoff.key(&[]))? {
                 let (object, value) = entry?;

@@ -1,6 +1,7 @@
 //! The redb database in a journal's file: opened for reading and checked, opened for writing,
 //! created, salvaged.
 
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -63,24 +64,27 @@ pub(crate) struct Salvaged {
 /// [`Damaged`](crate::ErrorKind::Damaged) if no commit is whole, and
 /// [`Format`](crate::ErrorKind::Format) if it is no journal.
 pub(crate) fn salvage(storage: &Arc<dyn Storage>) -> Result<Salvaged, Error> {
-    let os = |cause| Error::os("cannot read", cause);
     let overlay = overlay(storage)?;
     let file = JournalFile::new(Arc::clone(&overlay));
     let header = read_header(&**storage)?;
     let empty: Arc<dyn Storage> = self::overlay(&(Arc::new(ReadOnly(Vec::new())) as _))?;
     create_database(Arc::clone(&empty), None, |_| Ok(()))?;
     let mut redb_header = [0; 256];
-    empty.read(HEADER_LEN, &mut redb_header).map_err(os)?;
+    empty.read(HEADER_LEN, &mut redb_header).map_err(unread)?;
     redb_header[REDB_FLAGS as usize] = REDB_RECOVER;
     for range in REDB_FIXED {
         let at = HEADER_LEN + range.start as u64;
-        overlay.write(at, &redb_header[range]).map_err(os)?;
+        overlay.write(at, &redb_header[range]).map_err(unread)?;
     }
     let (database, last) = open_checked(&file)?;
     Ok(Salvaged {
         database,
         is_complete: last >= header.marked && (header.damage.is_none() || header.marked > 0),
     })
+}
+
+fn unread(cause: io::Error) -> Error {
+    Error::os("cannot read", cause)
 }
 
 fn overlay(storage: &Arc<dyn Storage>) -> Result<Arc<dyn Storage>, Error> {
@@ -161,11 +165,13 @@ pub(crate) fn create_database(
     let file = JournalFile::new(storage);
     id.into_iter().for_each(|id| file.set_id(id));
     file.create()?;
-    let failed = |error: redb::Error| file.error(error, "cannot make a journal");
     let database = file.open_database(&builder())?;
-    write_records(&database, fill).map_err(failed)?;
-    file.before_close();
-    database.close().map_err(|error| failed(error.into()))
+    write_records(&database, fill)
+        .and_then(|()| {
+            file.before_close();
+            Ok(database.close()?)
+        })
+        .map_err(|error| file.error(error, "cannot make a journal"))
 }
 
 /// Copies the records that are to be kept into an empty table.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use crate::Holder;
+use crate::lock::Holder;
 
 /// An error of the journal.
 #[derive(Clone, Debug)]
@@ -86,9 +86,10 @@ impl Error {
     }
 
     /// Returns the process that has the journal open, if the kind is [`ErrorKind::Held`] and the
-    /// holder has written its name.
-    pub fn holder(&self) -> Option<&Holder> {
-        self.holder.as_ref()
+    /// holder has written its name: its id in its own pid namespace, and its command line from
+    /// `/proc/PID/cmdline`, with spaces between the words.
+    pub fn holder(&self) -> Option<(u32, &str)> {
+        self.holder.as_ref().map(|(pid, command)| (*pid, &**command))
     }
 
     /// True if another holder has the journal open.
@@ -220,7 +221,7 @@ impl fmt::Display for Error {
         let what = &self.what;
         match self.kind {
             ErrorKind::Held => match &self.holder {
-                Some(holder) => write!(f, "{what} is held by {holder}"),
+                Some((pid, command)) => write!(f, "{what} is held by pid {pid} ({command})"),
                 None => write!(f, "{what} is held by another process"),
             },
             ErrorKind::Damaged => write!(f, "the journal is damaged: {what}"),

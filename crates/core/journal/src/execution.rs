@@ -1,46 +1,28 @@
 //! The execution of an operation: the steps and the outcome that its one executor records.
 
-use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::Error;
 use crate::backoffs::{self, Backoff};
 use crate::keys;
 use crate::operation::{Operation, OperationState, Outcome, StoredOperation};
 use crate::record::{MAX_KEY, MAX_VALUE, check_len};
-use crate::store::Store;
+use crate::{Error, Journal};
 
 /// The right to execute an operation. No other caller gets it meanwhile.
 ///
 /// Dropped without an outcome, it leaves the operation in flight and its key in doubt, until a
-/// caller [resumes](crate::Operations::resume) it. So does an outcome whose write fails.
+/// caller [resumes](Journal::resume) it. So does an outcome whose write fails.
 #[derive(Debug)]
 #[must_use = "dropped, it leaves the operation in doubt"]
 pub struct Execution {
-    store: Arc<Store>,
+    journal: Journal,
     stored: StoredOperation,
-}
-
-/// The end of an execution.
-struct End {
-    outcome: Outcome,
-    /// True if the key is free again.
-    frees_key: bool,
-    retry: Option<Backoff>,
-    now: SystemTime,
-}
-
-impl End {
-    /// The end of an execution whose key stays.
-    fn new(outcome: Outcome, retry: Option<Backoff>, now: SystemTime) -> End {
-        End { outcome, frees_key: false, retry, now }
-    }
 }
 
 impl Execution {
     /// The caller has added the name to those that are held.
-    pub(crate) fn new(store: &Arc<Store>, stored: StoredOperation) -> Execution {
-        Execution { store: Arc::clone(store), stored }
+    pub(crate) fn new(journal: &Journal, stored: StoredOperation) -> Execution {
+        Execution { journal: journal.clone(), stored }
     }
 
     /// Returns the record of the operation.
@@ -100,8 +82,7 @@ impl Execution {
     /// [`Invalid`](crate::ErrorKind::Invalid) if the answer is longer than 16 MiB; otherwise as
     /// every write.
     pub fn succeeded(self, answer: &[u8], now: SystemTime) -> Result<(), Error> {
-        let outcome = Outcome::Succeeded(answer.to_vec());
-        self.end(End::new(outcome, None, now))
+        self.end(Outcome::Succeeded(answer.to_vec()), None, now, false)
     }
 
     /// Records that it failed at the time `now`: later callers with its key get this reason. With
@@ -111,8 +92,7 @@ impl Execution {
     ///
     /// As [`in_doubt`](Self::in_doubt).
     pub fn failed(self, why: &str, retry: Option<Backoff>, now: SystemTime) -> Result<(), Error> {
-        let outcome = Outcome::Failed(why.to_owned());
-        self.end(End::new(outcome, retry, now))
+        self.end(Outcome::Failed(why.to_owned()), retry, now, false)
     }
 
     /// Records that it took effect in part and was undone; otherwise as [`failed`](Self::failed).
@@ -126,8 +106,7 @@ impl Execution {
         retry: Option<Backoff>,
         now: SystemTime,
     ) -> Result<(), Error> {
-        let outcome = Outcome::Compensated(why.to_owned());
-        self.end(End::new(outcome, retry, now))
+        self.end(Outcome::Compensated(why.to_owned()), retry, now, false)
     }
 
     /// Records that it failed, and frees its key: the caller is certain that there was no effect.
@@ -142,16 +121,14 @@ impl Execution {
         retry: Option<Backoff>,
         now: SystemTime,
     ) -> Result<(), Error> {
-        let outcome = Outcome::Failed(why.to_owned());
-        let end = End::new(outcome, retry, now);
-        self.end(End { frees_key: true, ..end })
+        self.end(Outcome::Failed(why.to_owned()), retry, now, true)
     }
 
     /// Only this execution writes the record, so what it holds is what is recorded.
     fn update(&mut self, change: impl FnOnce(&mut Operation)) -> Result<(), Error> {
         let mut stored = self.stored.clone();
         change(&mut stored.operation);
-        self.stored = self.store.write(move |transaction| {
+        self.stored = self.journal.write(move |transaction| {
             stored.save(transaction)?;
             Ok(stored)
         })?;
@@ -159,28 +136,36 @@ impl Execution {
     }
 
     /// Ends the operation, its key and the backoff of its object in one commit.
-    fn end(self, end: End) -> Result<(), Error> {
-        match &end.outcome {
+    fn end(
+        self,
+        outcome: Outcome,
+        retry: Option<Backoff>,
+        now: SystemTime,
+        frees_key: bool,
+    ) -> Result<(), Error> {
+        match &outcome {
             Outcome::Succeeded(answer) => check_len("an answer", answer, MAX_VALUE)?,
             Outcome::Failed(why) | Outcome::Compensated(why) => {
                 check_len("a reason", why.as_bytes(), MAX_VALUE)?;
             }
         }
         let mut stored = self.stored.clone();
-        self.store.write(move |transaction| {
-            stored.end(transaction, end.outcome.state(), end.now)?;
+        self.journal.write(move |transaction| {
+            stored.end(transaction, outcome.state(), now)?;
             let Operation { key, object, .. } = &stored.operation;
-            match end.retry {
+            match retry {
                 Some(backoff) => backoffs::set(transaction, object, backoff)?,
-                None if matches!(end.outcome, Outcome::Succeeded(_)) => {
+                None if matches!(outcome, Outcome::Succeeded(_)) => {
                     backoffs::clear(transaction, object)?;
                 }
                 None => {}
             }
-            match key.is_empty() {
-                true => Ok(()),
-                false if end.frees_key => keys::free(transaction, key),
-                false => keys::end(transaction, key, end.outcome, end.now),
+            if key.is_empty() {
+                Ok(())
+            } else if frees_key {
+                keys::free(transaction, key)
+            } else {
+                keys::end(transaction, key, outcome, now)
             }
         })
     }
@@ -188,6 +173,6 @@ impl Execution {
 
 impl Drop for Execution {
     fn drop(&mut self) {
-        self.store.held().lock().remove(&self.stored.operation.name);
+        self.journal.0.held.lock().remove(&self.stored.operation.name);
     }
 }

@@ -110,8 +110,11 @@ impl GroupCommit {
             });
         }
         drop(queue);
-        let answer = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        answer.unwrap_or_else(|| Err(self.read_only_error()))
+        answer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+            .unwrap_or_else(|| Err(self.read_only_error()))
     }
 
     /// Runs `work` with the database as the last commit left it.
@@ -197,7 +200,6 @@ impl GroupCommit {
 
     /// Returns the number of changes, or `None` if there was nothing to write.
     fn commit(&self, group: Vec<Write>) -> Result<Option<u64>, Error> {
-        let failed = |error: redb::Error| self.file.error(error, "cannot commit");
         self.file.check_in_place()?;
         let access = self.access.read().unwrap_or_else(PoisonError::into_inner);
         let database = access.database().ok_or_else(|| self.read_only_error())?;
@@ -205,8 +207,8 @@ impl GroupCommit {
         if !is_first {
             self.file.check_opener()?;
         }
-        let of_redb = database.begin_write().map_err(|error| failed(error.into()))?;
-        let table = of_redb.open_table(RECORDS).map_err(|error| failed(error.into()))?;
+        let of_redb = database.begin_write().map_err(|error| self.not_committed(error))?;
+        let table = of_redb.open_table(RECORDS).map_err(|error| self.not_committed(error))?;
         let mut transaction = Transaction::new(table, is_first)?;
         for write in group {
             write(&mut transaction)?;
@@ -217,7 +219,7 @@ impl GroupCommit {
         } else {
             of_redb.commit().map_err(redb::Error::from)
         };
-        ended.map_err(failed)?;
+        ended.map_err(|error| self.not_committed(error))?;
         let Some(summary) = summary else {
             return Ok(None);
         };
@@ -230,6 +232,10 @@ impl GroupCommit {
         }
         self.file.mark(summary.number);
         Ok(Some(summary.changes))
+    }
+
+    fn not_committed(&self, error: impl Into<redb::Error>) -> Error {
+        self.file.error(error, "cannot commit")
     }
 
     /// Records the error, and closes the database.

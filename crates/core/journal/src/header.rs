@@ -69,10 +69,9 @@ pub(crate) fn new_header(id: JournalId) -> Vec<u8> {
 /// [`Format`](crate::ErrorKind::Format) if it is no journal, or longer than any;
 /// [`Damaged`](crate::ErrorKind::Damaged) if the file is shorter than the header.
 pub(crate) fn read_header(storage: &dyn Storage) -> Result<Header, Error> {
-    let os = |cause| Error::os("cannot read the header", cause);
-    let len = storage.len().map_err(os)?;
+    let len = storage.len().map_err(unread)?;
     let mut bytes = vec![0; len.min(HEADER_LEN + REDB_MAGIC.len() as u64) as usize];
-    storage.read(0, &mut bytes).map_err(os)?;
+    storage.read(0, &mut bytes).map_err(unread)?;
     let has_magic = bytes.starts_with(MAGIC) || MAGIC.starts_with(&bytes);
     let body = bytes.get(HEADER_LEN as usize..);
     if !has_magic && body != Some(REDB_MAGIC) {
@@ -107,6 +106,11 @@ pub(crate) fn read_header(storage: &dyn Storage) -> Result<Header, Error> {
         }
     }
     Ok(header)
+}
+
+/// Returns the error of a header that cannot be read.
+pub(crate) fn unread(cause: std::io::Error) -> Error {
+    Error::os("cannot read the header", cause)
 }
 
 /// Writes the checksum of all bytes but the last four into those four.

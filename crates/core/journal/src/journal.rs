@@ -1,23 +1,51 @@
 //! The journal: opened, counted, compacted, exported.
 
+use std::collections::HashSet;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::store::Store;
-use crate::{
-    Backoffs, Error, JournalId, JournalLedger, LedgerScope, Nonces, Operations, Storage,
-    json_lines, ledger,
+use crate::database::{
+    ReadTable, copy, create_database, create_in_memory, open_database, read_table,
 };
+use crate::files::{Files, NewFile, OpenFiles, OpenJournal};
+use crate::group_commit::GroupCommit;
+use crate::journal_file::JournalFile;
+use crate::lock::Lock;
+use crate::record::Transaction;
+use crate::snapshot::read_snapshot;
+use crate::storage::ReadOnly;
+use crate::{Error, JournalId, JournalLedger, LedgerScope, Storage, json_lines};
 
 /// A durable, crash-safe store.
 ///
 /// Clones are the same journal, which is closed with the last of them. Every call that changes
 /// something returns once the change is durable; calls from several threads share a sync.
 #[derive(Clone, Debug)]
-pub struct Journal {
-    store: Arc<Store>,
+pub struct Journal(pub(crate) Arc<Open>);
+
+/// What is open, until the last clone of the journal is dropped.
+#[derive(Debug)]
+pub(crate) struct Open {
+    // Dropped in this order: the file is closed before the lock is released.
+    commits: GroupCommit,
+    pub(crate) held: Arc<Held>,
+    _lock: Option<Lock>,
+}
+
+/// The operations in flight whose execution a caller in this process has.
+///
+/// A name is added before the record of its start is durable and removed after its outcome is. So a
+/// thread that holds this lock while it opens a read table knows of each operation in flight in
+/// that table whether it is in progress.
+#[derive(Debug, Default)]
+pub(crate) struct Held(Mutex<HashSet<String>>);
+
+impl Held {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Journal {
@@ -50,7 +78,9 @@ impl Journal {
     ///
     /// As [`open`](Self::open); [`Held`](crate::ErrorKind::Held) once the time is over.
     pub fn open_within(path: impl AsRef<Path>, wait: Duration) -> Result<Journal, Error> {
-        Store::open(path.as_ref(), wait).map(Journal::on)
+        let files = Files::at(path.as_ref())?;
+        let lock = Lock::acquire(&files, wait)?;
+        Journal::open_locked(&files, lock)
     }
 
     /// Checks that the journal at its path is the open one: a journal that was removed, or whose
@@ -60,7 +90,7 @@ impl Journal {
     ///
     /// [`Removed`](crate::ErrorKind::Removed) if it is not.
     pub fn check_in_place(&self) -> Result<(), Error> {
-        self.store.check_in_place()
+        self.file().check_in_place()
     }
 
     /// Makes a journal that was removed anew, at the same path and with all records, and opens it.
@@ -73,7 +103,20 @@ impl Journal {
     /// has it open: what its records say of the present is not known here. Otherwise as
     /// [`open`](Self::open), and [`Invalid`](crate::ErrorKind::Invalid) for one on other storage.
     pub fn recreate(&self, wait: Duration) -> Result<Journal, Error> {
-        self.store.recreate(wait).map(Journal::on)
+        let open = self.file().files().ok_or_else(|| Error::invalid("the journal has no path"))?;
+        let files = Files::at(open.path())?;
+        let lock = Lock::acquire(&files, wait)?;
+        if files.open()?.is_some() {
+            let what = format!("{} was replaced, and the new one", files.path().display());
+            return Err(Error::held(what, None));
+        }
+        let (new, id) = (NewFile::new(&files), self.id().ok());
+        self.read(|records| {
+            new.create()?;
+            create_database(Arc::new(new.clone()), id, |table| copy(records, table, |_, _| true))
+        })?;
+        new.publish()?;
+        Journal::open_locked(&files, lock)
     }
 
     /// Reads the journal at `path` as it is at this moment, also while a process has it open. A
@@ -88,7 +131,20 @@ impl Journal {
     /// [`Os`](crate::ErrorKind::Os) if it cannot be read. A file that looks damaged is read again a
     /// few times before that is reported, because a process may be writing to it.
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Journal, Error> {
-        Store::open_read_only(path.as_ref()).map(Journal::on)
+        let files = Files::existing_at(path.as_ref())?;
+        let snapshot = files.map(|files| read_snapshot(&files)).transpose()?;
+        // Its storage is never used.
+        let file = JournalFile::new(Arc::new(ReadOnly(Vec::new())));
+        let database = match snapshot.flatten() {
+            Some(snapshot) => {
+                if let Some(id) = snapshot.id {
+                    file.set_id(id);
+                }
+                snapshot.database
+            }
+            None => create_in_memory()?,
+        };
+        Ok(Journal::with(GroupCommit::read_only(file, database), None))
     }
 
     /// Opens the journal on `storage`. The caller makes sure that nothing else writes to it.
@@ -97,7 +153,7 @@ impl Journal {
     ///
     /// As [`open`](Self::open), except for the lock.
     pub fn open_on(storage: impl Storage) -> Result<Journal, Error> {
-        Store::open_on(Arc::new(storage)).map(Journal::on)
+        Journal::open_storage(Arc::new(storage), None)
     }
 
     /// Creates a journal on `storage`, which is empty, and closes it. A crash before this returns
@@ -108,7 +164,7 @@ impl Journal {
     /// [`Format`](crate::ErrorKind::Format) if `storage` is not empty,
     /// [`Os`](crate::ErrorKind::Os) if it cannot be written.
     pub fn create_on(storage: impl Storage) -> Result<(), Error> {
-        Store::create_on(Arc::new(storage))
+        create_database(Arc::new(storage), None, |_| Ok(()))
     }
 
     /// Returns the journal's id. One that does not exist yet has the id with which the first change
@@ -120,22 +176,7 @@ impl Journal {
     /// exist, or an earlier version made it. [`Os`](crate::ErrorKind::Os) if the system has no
     /// random bytes for it.
     pub fn id(&self) -> Result<JournalId, Error> {
-        self.store.id()
-    }
-
-    /// Returns the operations, their outcomes and their idempotency keys.
-    pub fn operations(&self) -> Operations {
-        Operations::new(Arc::clone(&self.store))
-    }
-
-    /// Returns the nonces that were spent.
-    pub fn nonces(&self) -> Nonces {
-        Nonces::new(Arc::clone(&self.store))
-    }
-
-    /// Returns the backoffs of objects.
-    pub fn backoffs(&self) -> Backoffs {
-        Backoffs::new(Arc::clone(&self.store))
+        self.file().id()
     }
 
     /// Opens the ledger of `source` in `scope`: a [`JournalLedger`], which is a
@@ -148,38 +189,19 @@ impl Journal {
     ///
     /// [`Invalid`](crate::ErrorKind::Invalid) if a name is longer than 65536 bytes.
     pub fn ledger(&self, source: &str, scope: &LedgerScope) -> Result<JournalLedger, Error> {
-        JournalLedger::new(Arc::clone(&self.store), source, scope)
-    }
-
-    /// Returns the sources and scopes that have records in the ledger, in order.
-    ///
-    /// # Errors
-    ///
-    /// When the records cannot be read.
-    pub fn scopes(&self) -> Result<Vec<(String, LedgerScope)>, Error> {
-        ledger::scopes(&self.store)
-    }
-
-    /// Forgets everything owned in other boots than `boot`: their kernel's state is gone. A scope
-    /// whose boot is empty outlives boots, and stays. Returns the number of records removed.
-    ///
-    /// # Errors
-    ///
-    /// As every write.
-    pub fn forget_other_boots(&self, boot: &str) -> Result<u64, Error> {
-        ledger::forget_other_boots(&self.store, boot)
+        JournalLedger::new(self, source, scope)
     }
 
     /// Returns the counters since the journal was opened. They start at the first change, which
     /// opens it for writing, and leave out its closing.
     pub fn stats(&self) -> Stats {
-        self.store.stats()
+        self.0.commits.stats()
     }
 
     /// Returns the reason why the journal does not write, if a write failed or it was opened
     /// read-only. Opened again, it may write again.
     pub fn failure(&self) -> Option<Error> {
-        self.store.failure()
+        self.file().failed().cloned()
     }
 
     /// Gives free pages back to the file system, for a file that has become much longer than its
@@ -191,7 +213,13 @@ impl Journal {
     /// [`NotDurable`](crate::ErrorKind::NotDurable) and [`ReadOnly`](crate::ErrorKind::ReadOnly),
     /// as every write.
     pub fn compact(&self) -> Result<(u64, u64), Error> {
-        self.store.compact()
+        self.0.commits.exclusively(|database| {
+            let file = self.file();
+            let before = file.len()?;
+            database.compact().map_err(|error| file.error(error, "cannot compact"))?;
+            file.truncate()?;
+            Ok((before, file.len()?))
+        })
     }
 
     /// Writes every record as a line of JSON, in an order that depends on nothing but the records.
@@ -205,11 +233,62 @@ impl Journal {
     /// [`Os`](crate::ErrorKind::Os) if `out` fails, [`Damaged`](crate::ErrorKind::Damaged) if a
     /// record cannot be read: all others are written.
     pub fn export(&self, out: &mut dyn io::Write) -> Result<(), Error> {
-        self.store.read(|records| json_lines::write(records, out))
+        self.read(|records| json_lines::write(records, out))
     }
 
-    fn on(store: Store) -> Journal {
-        Journal { store: Arc::new(store) }
+    fn file(&self) -> &Arc<JournalFile> {
+        self.0.commits.file()
+    }
+
+    fn open_locked(files: &Files, lock: Lock) -> Result<Journal, Error> {
+        let locked = Arc::clone(lock.file());
+        let (journal, open) = match files.open_to_write()? {
+            Some(file) => {
+                let file = Arc::new(file);
+                let journal = Journal::open_storage(Arc::clone(&file) as _, Some(lock))?;
+                // After its damage is reported: a repair that a crash ended leaves a second name.
+                files.check_sole(&file)?;
+                (journal, OpenJournal::Existing(file))
+            }
+            None => {
+                let new = NewFile::new(files);
+                let file = JournalFile::new(Arc::new(new.clone()));
+                let commits = GroupCommit::new(file, create_in_memory()?, Some(new.clone()));
+                (Journal::with(commits, Some(lock)), OpenJournal::New(new))
+            }
+        };
+        journal.file().set_files(OpenFiles::new(files.path(), locked, open)?);
+        Ok(journal)
+    }
+
+    fn open_storage(storage: Arc<dyn Storage>, lock: Option<Lock>) -> Result<Journal, Error> {
+        let file = JournalFile::new(storage);
+        // Before the records: what another opener writes meanwhile shows in the header later.
+        file.open()?;
+        let database = open_database(&(Arc::new(ReadOnly(Arc::clone(&file))) as _))?;
+        Ok(Journal::with(GroupCommit::new(file, database, None), lock))
+    }
+
+    fn with(commits: GroupCommit, lock: Option<Lock>) -> Journal {
+        let _lock = lock.map(Lock::keep_file);
+        Journal(Arc::new(Open { commits, held: Arc::default(), _lock }))
+    }
+
+    /// Runs `work` and returns its result once its changes are durable. A refusal writes nothing.
+    pub(crate) fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Transaction<'_>) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        self.0.commits.write(work)
+    }
+
+    /// Reads the durable records. After a failed write also those of that write, if the storage
+    /// has them.
+    pub(crate) fn read<T>(
+        &self,
+        work: impl FnOnce(&ReadTable) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.0.commits.read(|database| work(&read_table(database)?))
     }
 }
 

@@ -33,6 +33,7 @@ use crate::files::OpenFiles;
 use crate::header::{
     HEADER_LEN, Header, ID_OFFSET, MARK_OFFSETS, MAX_LEN, NUMBER_LEN, OPENER_OFFSET, REDB_FLAGS,
     REDB_HEADER_LEN, REDB_RECOVER, new_header, parse_number, read_header, sealed_id, sealed_number,
+    unread,
 };
 use crate::storage::Readable;
 use crate::{Error, JournalId, Stats, Storage};
@@ -87,8 +88,9 @@ impl JournalFile {
         })
     }
 
-    pub(crate) fn storage(&self) -> &Arc<dyn Storage> {
-        &self.storage
+    /// Returns the length of the file in bytes.
+    pub(crate) fn len(&self) -> Result<u64, Error> {
+        self.storage.len().map_err(|cause| Error::os("cannot tell the length", cause))
     }
 
     /// Sets the files that are open at its path.
@@ -204,9 +206,7 @@ impl JournalFile {
     /// Checks that no other opener has taken over.
     pub(crate) fn check_opener(&self) -> Result<(), Error> {
         let mut bytes = [0; NUMBER_LEN];
-        self.storage
-            .read(OPENER_OFFSET, &mut bytes)
-            .map_err(|cause| Error::os("cannot read the header", cause))?;
+        self.storage.read(OPENER_OFFSET, &mut bytes).map_err(unread)?;
         if parse_number(&bytes).unwrap_or_default() == self.opener.load(Ordering::Relaxed) {
             Ok(())
         } else {

@@ -26,16 +26,19 @@ const WRITTEN: [Keyspace; 6] = [
 
 /// Writes all records.
 pub(crate) fn write(records: &ReadTable, out: &mut dyn Write) -> Result<(), Error> {
-    let os = |cause: io::Error| Error::os("cannot write the export", cause);
     for_each_record(records, |line| {
-        serde_json::to_writer(&mut *out, &line).map_err(|cause| os(cause.into()))?;
-        out.write_all(b"\n").map_err(os)
+        serde_json::to_writer(&mut *out, &line).map_err(not_written)?;
+        out.write_all(b"\n").map_err(not_written)
     })?;
-    out.flush().map_err(os)
+    out.flush().map_err(not_written)
+}
+
+fn not_written(cause: impl Into<io::Error>) -> Error {
+    Error::os("cannot write the export", cause)
 }
 
 /// The number of records of each kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Counts {
     /// Operations.

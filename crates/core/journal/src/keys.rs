@@ -19,7 +19,7 @@ pub enum KeyState {
         operation: String,
     },
     /// The operation is in flight, and no caller in this process executes it: look, then
-    /// [resume](crate::Operations::resume) it.
+    /// [resume](crate::Journal::resume) it.
     InDoubt {
         /// The name of the operation.
         operation: String,

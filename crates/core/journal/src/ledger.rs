@@ -4,16 +4,14 @@
 //! change, and their outcomes after its last. A crash in between leaves intents open; the next pass
 //! observes the objects and closes them.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 
 use trueup_reconcile::{Claim, Ledger, LedgerError, LedgerScope};
 
 use crate::record::{
     Decoder, Encoder, Keyspace, MAX_KEY, MAX_VALUE, Transaction, check_len, get, scan,
 };
-use crate::store::Store;
-use crate::{Error, Refusal};
+use crate::{Error, Journal, Refusal};
 
 type Claims = BTreeMap<Vec<u8>, Claim>;
 
@@ -22,13 +20,13 @@ type Claims = BTreeMap<Vec<u8>, Claim>;
 /// [`LedgerError::get_ref`] returns the [`Error`] behind a [`LedgerError`].
 #[derive(Clone, Debug)]
 pub struct JournalLedger {
-    store: Arc<Store>,
+    journal: Journal,
     /// Source and scope: the beginning of every key of this ledger.
     prefix: Vec<u8>,
 }
 
 impl JournalLedger {
-    pub(crate) fn new(store: Arc<Store>, source: &str, scope: &LedgerScope) -> Result<Self, Error> {
+    pub(crate) fn new(journal: &Journal, source: &str, scope: &LedgerScope) -> Result<Self, Error> {
         check_len("a source's name", source.as_bytes(), MAX_KEY)?;
         check_len("a namespace's name", scope.namespace().as_bytes(), MAX_KEY)?;
         check_len("a boot's name", scope.boot().as_bytes(), MAX_KEY)?;
@@ -36,7 +34,7 @@ impl JournalLedger {
             .bytes(source.as_bytes())
             .bytes(scope.namespace().as_bytes())
             .bytes(scope.boot().as_bytes());
-        Ok(JournalLedger { store, prefix: prefix.0 })
+        Ok(JournalLedger { journal: journal.clone(), prefix: prefix.0 })
     }
 
     /// Returns the value last applied to `key`, if it is ours.
@@ -46,7 +44,7 @@ impl JournalLedger {
     /// When it cannot be read.
     pub fn last_applied(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         let key = record_key(&self.prefix, Keyspace::Owned, key);
-        self.store.read(|records| get(records, &key))
+        self.journal.read(|records| get(records, &key))
     }
 
     /// Returns true if it has neither a record nor an open intent.
@@ -55,7 +53,7 @@ impl JournalLedger {
     ///
     /// When it cannot be read.
     pub fn is_empty(&self) -> Result<bool, Error> {
-        self.store.read(|records| {
+        self.journal.read(|records| {
             for space in [Keyspace::Owned, Keyspace::Intent] {
                 if scan(records, &space.key(&self.prefix))?.next().is_some() {
                     return Ok(false);
@@ -73,7 +71,7 @@ impl JournalLedger {
     /// As every write.
     pub fn forget(&self) -> Result<u64, Error> {
         let prefix = self.prefix.clone();
-        self.store.write(move |transaction| forget(transaction, &prefix, |_| true))
+        self.journal.write(move |transaction| forget(transaction, &prefix, |_| true))
     }
 
     fn all<T>(
@@ -81,7 +79,7 @@ impl JournalLedger {
         space: Keyspace,
         parse: impl Fn(Vec<u8>) -> Result<T, Error>,
     ) -> Result<BTreeMap<Vec<u8>, T>, LedgerError> {
-        let found = self.store.read(|records| {
+        let found = self.journal.read(|records| {
             scan(records, &space.key(&self.prefix))?
                 .map(|entry| entry.and_then(|(key, value)| Ok((key, parse(value)?))))
                 .collect()
@@ -105,7 +103,7 @@ impl JournalLedger {
             return Ok(());
         }
         let prefix = self.prefix.clone();
-        self.store.write(move |transaction| work(transaction, &prefix, claims))
+        self.journal.write(move |transaction| work(transaction, &prefix, claims))
     }
 }
 
@@ -135,31 +133,37 @@ impl Ledger for JournalLedger {
     }
 }
 
-/// Returns the sources and scopes with records, in order.
-pub(crate) fn scopes(store: &Store) -> Result<Vec<(String, LedgerScope)>, Error> {
-    store.read(|records| {
-        let mut found = Vec::new();
-        for space in [Keyspace::Owned, Keyspace::Intent] {
-            for entry in scan(records, &space.key(&[]))? {
-                let (source, scope, _) = parse_record_key(&entry?.0)?;
-                if found.last() != Some(&(source.clone(), scope.clone())) {
-                    found.push((source, scope));
+impl Journal {
+    /// Returns the sources and scopes that have records in the ledger, in order.
+    ///
+    /// # Errors
+    ///
+    /// When the records cannot be read.
+    pub fn scopes(&self) -> Result<Vec<(String, LedgerScope)>, Error> {
+        self.read(|records| {
+            let mut found = BTreeSet::new();
+            for space in [Keyspace::Owned, Keyspace::Intent] {
+                for entry in scan(records, &space.key(&[]))? {
+                    let (source, scope, _) = parse_record_key(&entry?.0)?;
+                    found.insert((source, scope));
                 }
             }
-        }
-        found.sort();
-        found.dedup();
-        Ok(found)
-    })
-}
+            Ok(found.into_iter().collect())
+        })
+    }
 
-/// Removes the records of all boots but `boot`, and returns their number. Those without a boot
-/// stay.
-pub(crate) fn forget_other_boots(store: &Store, boot: &str) -> Result<u64, Error> {
-    let boot = boot.to_owned();
-    store.write(move |transaction| {
-        forget(transaction, &[], |scope| !scope.boot().is_empty() && scope.boot() != boot)
-    })
+    /// Forgets everything owned in other boots than `boot`: their kernel's state is gone. A scope
+    /// whose boot is empty outlives boots, and stays. Returns the number of records removed.
+    ///
+    /// # Errors
+    ///
+    /// As every write.
+    pub fn forget_other_boots(&self, boot: &str) -> Result<u64, Error> {
+        let kept = boot.to_owned();
+        self.write(move |transaction| {
+            forget(transaction, &[], |scope| !scope.boot().is_empty() && scope.boot() != kept)
+        })
+    }
 }
 
 /// Checks all intents before it writes the first: a refusal writes nothing.

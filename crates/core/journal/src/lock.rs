@@ -1,7 +1,6 @@
 //! The lock: a file beside the journal that is locked while the journal is open, and names the
 //! process that holds it.
 
-use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
@@ -18,21 +17,8 @@ use crate::Error;
 use crate::files::{Files, LOCK};
 use crate::lock_queue::lock_until;
 
-/// The process that has a journal open.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Holder {
-    /// Its process id in its own pid namespace.
-    pub pid: u32,
-    /// Its command line from `/proc/PID/cmdline`, with spaces between the words.
-    pub command: String,
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "pid {} ({})", self.pid, self.command)
-    }
-}
+/// The process that has a journal open: its id and its command line, as [`Error::holder`].
+pub(crate) type Holder = (u32, String);
 
 /// The lock of a journal, held until dropped. The kernel releases it when the process ends.
 #[derive(Debug)]
@@ -133,15 +119,15 @@ fn lock(file: &File, operation: FlockOperation, place: &Place) -> Result<(), Err
         // The kernel releases the lock of a process that ends: its name is that of a previous
         // holder.
         let holder = parse_holder(file).ok().flatten();
-        if holder.as_ref().is_some_and(is_running) || tries.next().is_none() {
+        if holder.as_ref().is_some_and(|(pid, _)| is_running(*pid)) || tries.next().is_none() {
             return Err(Error::held(shown.to_string(), holder));
         }
         thread::sleep(NAME_READS.1);
     }
 }
 
-fn is_running(holder: &Holder) -> bool {
-    Path::new("/proc").join(holder.pid.to_string()).exists()
+fn is_running(pid: u32) -> bool {
+    Path::new("/proc").join(pid.to_string()).exists()
 }
 
 /// Checks that no process has the journal at `path` open at this moment. It creates nothing, and
@@ -183,7 +169,6 @@ fn parse_holder(mut file: &File) -> io::Result<Option<Holder>> {
     let mut text = String::new();
     io::Seek::rewind(&mut file)?;
     file.take(MAX_LINE).read_to_string(&mut text)?;
-    Ok(text.strip_suffix('\n').and_then(|line| line.split_once(' ')).and_then(|(pid, command)| {
-        Some(Holder { pid: pid.parse().ok()?, command: command.to_owned() })
-    }))
+    let words = text.strip_suffix('\n').and_then(|line| line.split_once(' '));
+    Ok(words.and_then(|(pid, command)| Some((pid.parse().ok()?, command.to_owned()))))
 }

@@ -41,7 +41,6 @@ pub(crate) fn lock_until(
     file: &Arc<File>,
     until: Option<Instant>,
 ) -> io::Result<Option<Arc<File>>> {
-    let left = || until.map(|until| until.saturating_duration_since(Instant::now()));
     let id = file_id(file)?;
     let (grant, granted) = mpsc::channel();
     let caller = Caller { file: Arc::clone(file), grant };
@@ -57,7 +56,9 @@ pub(crate) fn lock_until(
                 queue.get_mut().push_back(caller);
                 HANDOVER
             }
-            Entry::Vacant(_) if left().is_some_and(|left| left.is_zero()) => return Ok(None),
+            Entry::Vacant(_) if until.is_some_and(|until| until <= Instant::now()) => {
+                return Ok(None);
+            }
             Entry::Vacant(entry) => {
                 let file = Arc::clone(file);
                 let thread = thread::Builder::new().name("journal-lock".to_owned());
@@ -67,11 +68,14 @@ pub(crate) fn lock_until(
             }
         }
     };
-    let answer = match left() {
-        Some(left) => granted.recv_timeout(left.max(least)).ok(),
+    let granted_in_time = match until {
+        Some(until) => {
+            let left = until.saturating_duration_since(Instant::now());
+            granted.recv_timeout(left.max(least)).ok()
+        }
         None => granted.recv().ok(),
     };
-    let answer = answer.or_else(|| {
+    let answer = granted_in_time.or_else(|| {
         if let Some(queue) = queues().get_mut(&id) {
             queue.retain(|caller| !Arc::ptr_eq(&caller.file, file));
         }

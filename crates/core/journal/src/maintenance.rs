@@ -14,16 +14,6 @@ use crate::lock::Lock;
 use crate::snapshot::{open_image, open_journal, read_snapshot};
 use crate::{Counts, Error, Storage, json_lines};
 
-/// The permission to lose unreadable records in a repair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Loss {
-    /// The repair fails instead.
-    Refuse,
-    /// The repair drops them. A lost operation or key can be executed again, and an object that
-    /// only the ledger marked as ours is not ours any more.
-    Accept,
-}
-
 /// The result of a repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Repaired {
@@ -94,20 +84,19 @@ pub fn export(path: impl AsRef<Path>, out: &mut dyn io::Write) -> Result<(), Err
 }
 
 /// Replaces the damaged journal at `path` by one with all readable records. A journal that is whole
-/// stays as it is.
+/// stays as it is. If `may_lose`, unreadable records are dropped: a lost operation or key can be
+/// executed again, and an object that only the ledger marked as ours is no longer ours.
 ///
 /// The damaged file stays as `path.damaged` or, if that exists, `path.damaged.1` and so on. The new
 /// file replaces it whole or not at all. The lock file `path.lock` stays only if it existed before.
 ///
 /// # Errors
 ///
-/// The damage, if records would be lost and `loss` refuses that;
-/// [`Format`](crate::ErrorKind::Format) if the file does not begin as a journal, whatever `loss`
-/// says; [`Held`](crate::ErrorKind::Held) if a process has it open; otherwise as [`check`].
-pub fn repair(path: impl AsRef<Path>, loss: Loss) -> Result<Repaired, Error> {
-    let path = path.as_ref();
+/// The damage, if records would be lost and `may_lose` is false;
+/// [`Format`](crate::ErrorKind::Format) if the file does not begin as a journal; [`Held`](crate::ErrorKind::Held) if a process has it open; otherwise as [`check`].
+pub fn repair(path: impl AsRef<Path>, may_lose: bool) -> Result<Repaired, Error> {
     // Beside a file that is no journal not even a lock file is created.
-    let files = Files::at(path)?;
+    let files = Files::at(path.as_ref())?;
     open_journal(&files)?.ok_or_else(|| missing(&files))?;
     let _lock = Lock::acquire(&files, Duration::ZERO)?;
     let file = files.open()?.ok_or_else(|| missing(&files))?;
@@ -131,13 +120,13 @@ pub fn repair(path: impl AsRef<Path>, loss: Loss) -> Result<Repaired, Error> {
         None => Some("a repair would lose everything"),
     };
     if let Some(lost) = lost
-        && loss == Loss::Refuse
+        && !may_lose
     {
         return Err(damage.and(lost));
     }
     let records =
         salvaged.as_ref().map(|(salvaged, _)| read_table(&salvaged.database)).transpose()?;
-    let damaged = keep_damaged(&files, path)?;
+    let damaged = keep_damaged(&files, path.as_ref())?;
     let new = NewFile::new(&files);
     new.create()?;
     create_database(Arc::new(new.clone()), None, |table| {
@@ -186,20 +175,20 @@ fn missing(files: &Files) -> Error {
 
 /// Links the journal at `path` to a free name, and returns that name.
 fn keep_damaged(files: &Files, path: &Path) -> Result<PathBuf, Error> {
-    let os = |cause: io::Error| Error::os(format!("cannot keep {}", path.display()), cause);
-    for attempt in 0..u32::MAX {
-        let extension = match attempt {
-            0 => "damaged".to_owned(),
-            _ => format!("damaged.{attempt}"),
-        };
+    let mut extension = "damaged".to_owned();
+    for attempt in 1..u32::MAX {
         let kept = files.journal().link_to(&files.sibling(&extension));
-        if kept.map_err(|error| os(error.into()))? {
-            let synced = files.journal().folder().sync();
-            synced.map_err(|error| os(error.into()))?;
+        if kept.map_err(|error| not_kept(path, error))? {
+            files.journal().folder().sync().map_err(|error| not_kept(path, error))?;
             return Ok(sibling(path, &extension));
         }
+        extension = format!("damaged.{attempt}");
     }
-    Err(os(rustix::io::Errno::EXIST.into()))
+    Err(not_kept(path, rustix::io::Errno::EXIST))
+}
+
+fn not_kept(path: &Path, cause: impl Into<io::Error>) -> Error {
+    Error::os(format!("cannot keep {}", path.display()), cause)
 }
 
 #[cfg(test)]

@@ -1,24 +1,12 @@
 //! Nonces: tokens that are spent once, such as approvals. Each is remembered until it expires, by
 //! the latest time that was seen: a clock that is set back brings none of them back.
 
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::record::{Decoder, Keyspace, MAX_KEY, Transaction, check_len, get, millis, time};
-use crate::store::Store;
-use crate::{Error, Refusal};
+use crate::{Error, Journal, Refusal};
 
-/// The nonces that were spent.
-#[derive(Clone, Debug)]
-pub struct Nonces {
-    store: Arc<Store>,
-}
-
-impl Nonces {
-    pub(crate) fn new(store: Arc<Store>) -> Self {
-        Nonces { store }
-    }
-
+impl Journal {
     /// Spends a nonce that is valid until `expires`. Of all callers that ask, one does.
     ///
     /// To spend it together with the start of an operation, use
@@ -30,10 +18,15 @@ impl Nonces {
     /// [`NonceExpired`](Refusal::NonceExpired) if it has expired at the time `now`, or at the latest
     /// time that was seen; [`Invalid`](crate::ErrorKind::Invalid) if it is empty or
     /// longer than 65536 bytes; otherwise as every write.
-    pub fn spend(&self, nonce: &[u8], expires: SystemTime, now: SystemTime) -> Result<(), Error> {
+    pub fn spend_nonce(
+        &self,
+        nonce: &[u8],
+        expires: SystemTime,
+        now: SystemTime,
+    ) -> Result<(), Error> {
         check(nonce)?;
-        let nonce = nonce.to_vec();
-        self.store.write(move |transaction| spend(transaction, &nonce, expires, now))
+        let owned = nonce.to_vec();
+        self.write(move |transaction| spend(transaction, &owned, expires, now))
     }
 
     /// Returns true if the nonce was spent, and not forgotten since.
@@ -41,9 +34,9 @@ impl Nonces {
     /// # Errors
     ///
     /// When it cannot be read.
-    pub fn is_spent(&self, nonce: &[u8]) -> Result<bool, Error> {
+    pub fn is_nonce_spent(&self, nonce: &[u8]) -> Result<bool, Error> {
         let key = Keyspace::Nonce.key(nonce);
-        self.store.read(|records| Ok(get(records, &key)?.is_some()))
+        self.read(|records| Ok(get(records, &key)?.is_some()))
     }
 
     /// Returns the latest time that was seen: by [`note_time`](Self::note_time), or when a nonce was
@@ -53,10 +46,10 @@ impl Nonces {
     ///
     /// When it cannot be read.
     pub fn latest_time(&self) -> Result<Option<SystemTime>, Error> {
-        let key = Keyspace::LatestTime.key(&[]);
-        self.store.read(|records| {
-            let value = get(records, &key)?;
-            value.map(|it| Decoder(&it).u64().map(time)).transpose()
+        self.read(|records| {
+            get(records, &Keyspace::LatestTime.key(&[]))?
+                .map(|it| Decoder(&it).u64().map(time))
+                .transpose()
         })
     }
 
@@ -67,7 +60,7 @@ impl Nonces {
     ///
     /// As every write.
     pub fn note_time(&self, now: SystemTime) -> Result<(), Error> {
-        self.store.write(move |transaction| note_time(transaction, now))
+        self.write(move |transaction| note_time(transaction, now))
     }
 
     /// Forgets the nonces that have expired at the time `now`, and returns their number. They are
@@ -76,8 +69,8 @@ impl Nonces {
     /// # Errors
     ///
     /// As every write.
-    pub fn forget(&self, now: SystemTime) -> Result<u64, Error> {
-        self.store.write(move |transaction| {
+    pub fn forget_nonces(&self, now: SystemTime) -> Result<u64, Error> {
+        self.write(move |transaction| {
             let mut expired = Vec::new();
             for entry in transaction.scan(&Keyspace::Expiry.key(&[]))? {
                 let at_and_nonce = entry?.0;

@@ -13,14 +13,7 @@ use crate::keys::{self, KeyState, RequestHash};
 use crate::nonces;
 use crate::operation::{self, Ended, Keep, Operation, OperationState, Redacted, StoredOperation};
 use crate::record::{Keyspace, MAX_KEY, MAX_VALUE, Record, check_len, get, scan, text};
-use crate::store::Store;
-use crate::{Error, Refusal};
-
-/// The operations in a journal, and their idempotency keys.
-#[derive(Clone, Debug)]
-pub struct Operations {
-    store: Arc<Store>,
-}
+use crate::{Error, Journal, Refusal};
 
 /// An operation that is to begin. `Debug` shows the length of its values, not their bytes.
 #[derive(Clone, Copy)]
@@ -31,26 +24,6 @@ pub struct Start<'a> {
     key: &'a [u8],
     request: Option<&'a [u8]>,
     nonce: Option<(&'a [u8], SystemTime, SystemTime)>,
-}
-
-/// The answer of [`Operations::begin`].
-#[derive(Debug)]
-pub enum Begun {
-    /// The caller executes the operation, and records its outcome in the execution.
-    Execute(Execution),
-    /// An operation began with this idempotency key before. Nothing was recorded.
-    Repeated(KeyState),
-}
-
-/// The operations in flight.
-#[derive(Debug, Default)]
-#[non_exhaustive]
-pub struct InFlight {
-    /// Those whose record can be read, in the order in which they began.
-    pub operations: Vec<Operation>,
-    /// The names of those whose record cannot be read, each with the reason. A
-    /// [`repair`](crate::repair) that accepts the loss removes them.
-    pub unreadable: Vec<(String, Error)>,
 }
 
 impl<'a> Start<'a> {
@@ -75,8 +48,7 @@ impl<'a> Start<'a> {
     /// with the same idempotency key that asks for something else is refused. By default it is the
     /// object and the description.
     pub fn request(self, request: &'a [u8]) -> Self {
-        let request = Some(request);
-        Start { request, ..self }
+        Start { request: Some(request), ..self }
     }
 
     /// Returns what tells its request from any other.
@@ -87,10 +59,9 @@ impl<'a> Start<'a> {
         }
     }
 
-    /// Spends a nonce with it, in the same commit, as [`Nonces::spend`](crate::Nonces::spend) does.
+    /// Spends a nonce with it, in the same commit, as [`Journal::spend_nonce`] does.
     pub fn nonce(self, nonce: &'a [u8], expires: SystemTime, now: SystemTime) -> Self {
-        let nonce = Some((nonce, expires, now));
-        Start { nonce, ..self }
+        Start { nonce: Some((nonce, expires, now)), ..self }
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -123,13 +94,10 @@ impl fmt::Debug for Start<'_> {
     }
 }
 
-impl Operations {
-    pub(crate) fn new(store: Arc<Store>) -> Self {
-        Operations { store }
-    }
-
-    /// Records that an operation begins, unless one began with its idempotency key before. Of all
-    /// callers that ask at once with one key, one executes.
+impl Journal {
+    /// Records that an operation begins, and returns the right to execute it. If an operation began
+    /// with its idempotency key before, nothing is recorded, and the result is the key's state as an
+    /// `Err` within. Of all callers that ask at once with one key, one executes.
     ///
     /// Key, name and nonce are looked up and recorded in one commit, in this order. A name whose
     /// operation has ended can begin again: its latest record counts.
@@ -143,18 +111,18 @@ impl Operations {
     /// longer than 65536 bytes or the description than 16 MiB; as every write
     /// [`NotDurable`](crate::ErrorKind::NotDurable) and [`ReadOnly`](crate::ErrorKind::ReadOnly).
     /// After an error nothing may be executed.
-    pub fn begin(&self, start: Start<'_>) -> Result<Begun, Error> {
+    pub fn begin(&self, start: Start<'_>) -> Result<Result<Execution, KeyState>, Error> {
         start.check()?;
         // Most repeated requests find an outcome, which costs no write.
         if let Some(ended @ KeyState::Ended { .. }) = self.repeated(start)? {
-            return Ok(Begun::Repeated(ended));
+            return Ok(Err(ended));
         }
         let (operation, request) = (start.operation(), start.request_hash());
         let nonce = start.nonce.map(|(nonce, expires, now)| (nonce.to_vec(), expires, now));
-        let held = Arc::clone(self.store.held());
-        let begun = self.store.write(move |transaction| {
+        let executed = Arc::clone(&self.0.held);
+        let begun = self.write(move |transaction| {
             let (name, key) = (operation.name.clone(), operation.key.clone());
-            let mut held = held.lock();
+            let mut held = executed.lock();
             if let Some(value) = transaction.get(&Keyspace::Key.key(&key))? {
                 request.check(&key, &value)?;
                 return KeyState::parse(&value, &held).map(Err);
@@ -178,10 +146,7 @@ impl Operations {
             held.insert(name);
             Ok(Ok(stored))
         })?;
-        Ok(match begun {
-            Ok(stored) => Begun::Execute(Execution::new(&self.store, stored)),
-            Err(key) => Begun::Repeated(key),
-        })
+        Ok(begun.map(|stored| Execution::new(self, stored)))
     }
 
     /// Takes over an operation in flight that no caller executes: after a crash, or when its
@@ -193,13 +158,13 @@ impl Operations {
     /// [`Ended`](Refusal::Ended) or [`InProgress`](Refusal::InProgress);
     /// [`Damaged`](crate::ErrorKind::Damaged) if its record cannot be read.
     pub fn resume(&self, name: &str) -> Result<Execution, Error> {
-        let mut held = self.store.held().lock();
+        let mut held = self.0.held.lock();
         let found = self.load(name)?;
         let stored = StoredOperation::require_in_flight(found, name)?;
         if !held.insert(name.to_owned()) {
             return Err(Error::refused(Refusal::InProgress, name));
         }
-        Ok(Execution::new(&self.store, stored))
+        Ok(Execution::new(self, stored))
     }
 
     /// Returns the latest record of the operation `name`.
@@ -207,7 +172,7 @@ impl Operations {
     /// # Errors
     ///
     /// When it cannot be read.
-    pub fn find(&self, name: &str) -> Result<Option<Operation>, Error> {
+    pub fn operation(&self, name: &str) -> Result<Option<Operation>, Error> {
         Ok(self.load(name)?.map(|stored| stored.operation))
     }
 
@@ -217,8 +182,8 @@ impl Operations {
     ///
     /// When it cannot be read.
     pub fn key(&self, key: &[u8]) -> Result<Option<KeyState>, Error> {
-        let held = self.store.held().lock();
-        self.store.read(|records| {
+        let held = self.0.held.lock();
+        self.read(|records| {
             let value = get(records, &Keyspace::Key.key(key))?;
             value.map(|value| KeyState::parse(&value, &held)).transpose()
         })
@@ -231,8 +196,8 @@ impl Operations {
     /// [`Refused`](crate::ErrorKind::Refused) with [`KeyUsed`](Refusal::KeyUsed) if an operation
     /// with another [request](Start::request) began with the key; when it cannot be read.
     pub fn repeated(&self, start: Start<'_>) -> Result<Option<KeyState>, Error> {
-        let held = self.store.held().lock();
-        self.store.read(|records| {
+        let held = self.0.held.lock();
+        self.read(|records| {
             let Some(value) = get(records, &Keyspace::Key.key(start.key))? else {
                 return Ok(None);
             };
@@ -241,16 +206,17 @@ impl Operations {
         })
     }
 
-    /// Returns the operations that have not ended. A record that cannot be read is listed apart. It
-    /// reads all operations that were not forgotten.
+    /// Returns the operations that have not ended, in the order in which they began, and the names of
+    /// those whose record cannot be read, each with the reason. A [`repair`](crate::repair) that
+    /// accepts the loss removes these. It reads all operations that were not forgotten.
     ///
     /// # Errors
     ///
     /// When the journal cannot be read.
-    pub fn in_flight(&self) -> Result<InFlight, Error> {
+    pub fn in_flight(&self) -> Result<(Vec<Operation>, Vec<(String, Error)>), Error> {
         let mut in_flight = Vec::new();
         let mut unreadable = Vec::new();
-        self.store.read(|records| {
+        self.read(|records| {
             for entry in scan(records, &Keyspace::Operation.key(&[]))? {
                 let (name, value) = entry?;
                 match text(&name).and_then(|name| StoredOperation::parse(&name, &value)) {
@@ -265,8 +231,7 @@ impl Operations {
             Ok(())
         })?;
         in_flight.sort_unstable_by_key(|stored| stored.number);
-        let operations = in_flight.into_iter().map(|stored| stored.operation);
-        Ok(InFlight { operations: operations.collect(), unreadable })
+        Ok((in_flight.into_iter().map(|stored| stored.operation).collect(), unreadable))
     }
 
     /// Forgets operations that have ended, except those to `keep`. Their idempotency keys stay, and
@@ -275,7 +240,7 @@ impl Operations {
     /// # Errors
     ///
     /// As every write.
-    pub fn forget(&self, keep: Keep) -> Result<u64, Error> {
+    pub fn forget_operations(&self, keep: Keep) -> Result<u64, Error> {
         self.forget_in(Keyspace::Operation, keep, operation::ended)
     }
 
@@ -297,7 +262,7 @@ impl Operations {
         keep: Keep,
         ended: fn(Record) -> Option<Ended>,
     ) -> Result<u64, Error> {
-        let found = self.store.read(|records| {
+        let found = self.read(|records| {
             let mut found = Vec::new();
             for entry in scan(records, &space.key(&[]))? {
                 found.extend(ended(entry?));
@@ -305,7 +270,7 @@ impl Operations {
             Ok(found)
         })?;
         let surplus = keep.surplus(found);
-        self.store.write(move |transaction| {
+        self.write(move |transaction| {
             let mut forgotten = 0;
             for Ended { name, number, .. } in surplus {
                 let key = space.key(&name);
@@ -320,7 +285,7 @@ impl Operations {
     }
 
     fn load(&self, name: &str) -> Result<Option<StoredOperation>, Error> {
-        self.store.read(|records| {
+        self.read(|records| {
             let value = get(records, &Keyspace::Operation.key(name.as_bytes()))?;
             value.map(|value| StoredOperation::parse(name, &value)).transpose()
         })

@@ -151,19 +151,16 @@ pub(crate) fn scan<'a>(
     table: &'a impl ReadableTable<&'static [u8], &'static [u8]>,
     prefix: &[u8],
 ) -> Result<Scan<'a>, Error> {
-    let broken = |error| from_redb(error, "cannot read the records");
-    let prefix = prefix.to_vec();
-    let range = table.range::<&[u8]>(prefix.as_slice()..).map_err(broken)?;
-    let records = range
-        .map(move |entry| {
-            let (key, value) = entry.map_err(broken)?;
-            Ok(key
-                .value()
-                .strip_prefix(prefix.as_slice())
-                .map(|rest| (rest.to_vec(), value.value().to_vec())))
-        })
-        .map_while(Result::transpose);
-    Ok(Box::new(records))
+    const DURING: &str = "cannot read the records";
+    let range = table.range(prefix..).map_err(|error| from_redb(error, DURING))?;
+    let wanted = prefix.to_vec();
+    Ok(Box::new(range.map_while(move |entry| match entry {
+        Ok((key, value)) => {
+            let rest = key.value().strip_prefix(wanted.as_slice())?;
+            Some(Ok((rest.to_vec(), value.value().to_vec())))
+        }
+        Err(error) => Some(Err(from_redb(error, DURING))),
+    })))
 }
 
 /// Encodes fields one after the other.
@@ -250,6 +247,5 @@ pub(crate) fn millis(time: SystemTime) -> u64 {
 
 /// Returns the time that is `millis` milliseconds after 1970, UTC.
 pub(crate) fn time(millis: u64) -> SystemTime {
-    let at = UNIX_EPOCH.checked_add(Duration::from_millis(millis));
-    at.unwrap_or(UNIX_EPOCH)
+    UNIX_EPOCH.checked_add(Duration::from_millis(millis)).unwrap_or(UNIX_EPOCH)
 }

@@ -67,11 +67,10 @@ pub(crate) fn open_image(files: &Files) -> Result<Option<Arc<dyn Storage>>, Erro
     let Some(file) = open_journal(files)? else {
         return Ok(None);
     };
-    let image = Image::new(file);
-    let shown = files.path().display();
-    let image = image.map_err(|cause| Error::os(format!("cannot read {shown}"), cause))?;
+    let image = Image::new(file)
+        .map(ReadOnly)
+        .map_err(|cause| Error::os(format!("cannot read {}", files.path().display()), cause))?;
     // Before anything else: that they are the same afterwards shows that no commit ended meanwhile.
-    let image = ReadOnly(image);
     headers_of(&image)?;
     Ok(Some(Arc::new(image)))
 }

@@ -74,9 +74,8 @@ pub(super) fn journals(
         let mut holder = None;
         if let Err(error) = journal::check_not_held(&file) {
             held = error.is_held();
-            holder = error
-                .holder()
-                .map(|holder| Holder { pid: holder.pid, command: holder.command.clone() });
+            holder =
+                error.holder().map(|(pid, command)| Holder { pid, command: command.to_owned() });
             problems.push(Problem::of(&error, &file, &place.agent));
         }
         match Journal::open_read_only(&file) {

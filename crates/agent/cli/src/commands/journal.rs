@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Error, Result, bail};
 use serde::Serialize;
-use trueup::journal::{self, Counts, Loss, Repaired};
+use trueup::journal::{self, Counts, Repaired};
 
 use crate::output::{self, Format, LossyPath};
 use trueup_agent::journals::{EXTENSION, directories, existing};
@@ -145,37 +145,14 @@ struct CheckRecord<'a> {
     file: LossyPath<&'a Path>,
     whole: bool,
     #[serde(flatten)]
-    records: Option<Records>,
+    records: Option<Counts>,
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
 }
 
-#[derive(Serialize)]
-struct Records {
-    operations: u64,
-    keys: u64,
-    nonces: u64,
-    backoffs: u64,
-    owned: u64,
-    intents: u64,
-}
-
-impl From<Counts> for Records {
-    fn from(counts: Counts) -> Records {
-        Records {
-            operations: counts.operations,
-            keys: counts.keys,
-            nonces: counts.nonces,
-            backoffs: counts.backoffs,
-            owned: counts.owned,
-            intents: counts.intents,
-        }
-    }
-}
-
 fn check(format: Format, file: &Path) -> Result<u8> {
     let (records, problem) = match journal::check(file) {
-        Ok(counts) => (Some(Records::from(counts)), None),
+        Ok(counts) => (Some(counts), None),
         Err(error) if error.is_damaged() => (None, Some(error.to_string())),
         Err(error) => return Err(about(file, error)),
     };
@@ -198,7 +175,7 @@ fn check(format: Format, file: &Path) -> Result<u8> {
     Ok(code)
 }
 
-fn record_counts(records: &Records) -> String {
+fn record_counts(records: &Counts) -> String {
     [
         (records.owned, "owned", "owned"),
         (records.intents, "open intent", "open intents"),
@@ -235,12 +212,8 @@ struct RepairRecord<'a> {
 }
 
 fn repair(format: Format, file: &Path, accept_loss: bool) -> Result<u8> {
-    let loss = match accept_loss {
-        true => Loss::Accept,
-        false => Loss::Refuse,
-    };
     let shown = file.display();
-    let repaired = match journal::repair(file, loss) {
+    let repaired = match journal::repair(file, accept_loss) {
         Err(error) if error.is_damaged() => bail!(
             "{shown}: {error}. Nothing was done. What can be done: look at what can be read with \
              `trueup journal export {shown}`; `trueup journal repair {shown} --accept-loss` makes it \

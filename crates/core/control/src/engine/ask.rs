@@ -102,7 +102,7 @@ impl<B: Backend> Shared<B> {
 
     /// Takes over what another engine of this process executed, once that has let go of it.
     fn take_over(&self, key: &str, record: &Record) {
-        match self.operations.resume(&self.name(key)) {
+        match self.journal.resume(&self.name(key)) {
             Ok(execution) => {
                 let operation = execution.operation().clone();
                 let phase = Phase::of_record(operation, record.started());
@@ -168,7 +168,7 @@ impl<B: Backend> Shared<B> {
             None | Some(Found::NotSaid) => return,
             Some(found) => found,
         };
-        let Ok(mut execution) = self.operations.resume(&self.name(key)) else {
+        let Ok(mut execution) = self.journal.resume(&self.name(key)) else {
             return;
         };
         let why = "the backend says more now".to_owned();

@@ -260,7 +260,7 @@ impl<B: Backend> EngineHandle<B> {
             return Err(Error::new(ErrorKind::NoOperation, message));
         }
         let now = self.0.config.now();
-        let execution = self.0.operations.resume(&self.0.name(key)).map_err(Error::journal)?;
+        let execution = self.0.journal.resume(&self.0.name(key)).map_err(Error::journal)?;
         let recorded = match verdict {
             Verdict::Happened => execution.succeeded(b"", now),
             Verdict::Failed(why) => execution.failed(&why, None, now),

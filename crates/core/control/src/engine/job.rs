@@ -108,7 +108,7 @@ impl<B: Backend> Shared<B> {
     pub(super) fn check_request(&self, job: &str, action: &Action) -> Result<(), Error> {
         let (key, request) = (self.name(job), Record::definition(action.clone()));
         let start = Start::new(&key, b"").key(key.as_bytes()).request(&request);
-        let checked = self.operations.repeated(start).map(drop);
+        let checked = self.journal.repeated(start).map(drop);
         checked.map_err(|error| of_key(job, error))
     }
 

@@ -134,7 +134,7 @@ impl<B: Backend> Shared<B> {
                 execution.succeeded(b"", now).map_err(Error::journal)?;
                 if !record.is_job {
                     let name = self.name(key);
-                    self.backoffs.set(name.as_bytes(), backoff).map_err(Error::journal)?;
+                    self.journal.set_backoff(name.as_bytes(), backoff).map_err(Error::journal)?;
                 }
                 Ok(())
             }

@@ -37,7 +37,7 @@ impl<B: Backend> Pass<'_, B> {
                 continue;
             }
             let found =
-                self.shared.operations.find(&self.shared.name(key)).map_err(Error::journal)?;
+                self.shared.journal.operation(&self.shared.name(key)).map_err(Error::journal)?;
             let is_created = found.is_some_and(|found| {
                 let record = Record::decode(&found.what);
                 found.state == trueup_journal::OperationState::Succeeded

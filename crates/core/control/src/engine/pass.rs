@@ -200,7 +200,7 @@ impl<B: Backend> Pass<'_, B> {
         };
         for key in changed(last, desired) {
             let name = self.shared.name(key);
-            let cleared = self.shared.backoffs.clear(name.as_bytes());
+            let cleared = self.shared.journal.clear_backoff(name.as_bytes());
             cleared.map_err(Error::journal)?;
         }
         Ok(())
@@ -216,7 +216,7 @@ impl<B: Backend> Pass<'_, B> {
         let shared = self.shared;
         let now = shared.config.now();
         let approval_time = shared.approval_time()?;
-        let backoffs = shared.backoffs.all().map_err(Error::journal)?;
+        let backoffs = shared.journal.backoffs().map_err(Error::journal)?;
         let mut ready: Vec<Ready> = Vec::new();
         let mut waiting = Vec::new();
         let in_flight: BTreeSet<String> = shared.state().flights.keys().cloned().collect();

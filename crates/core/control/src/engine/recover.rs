@@ -20,8 +20,8 @@ impl<B: Backend> Shared<B> {
         if state.is_recovered {
             return Ok(());
         }
-        let found = self.operations.in_flight().map_err(Error::journal)?;
-        for (name, error) in found.unreadable {
+        let (operations, unreadable) = self.journal.in_flight().map_err(Error::journal)?;
+        for (name, error) in unreadable {
             let Some(key) = self.key(&name) else {
                 continue;
             };
@@ -29,7 +29,7 @@ impl<B: Backend> Shared<B> {
             let flight = Flight::new(None, Phase::InDoubt { why });
             state.flights.insert(key.to_owned(), flight);
         }
-        for operation in found.operations {
+        for operation in operations {
             let name = operation.name.clone();
             let Some(key) = self.key(&name) else {
                 continue;
@@ -50,7 +50,7 @@ impl<B: Backend> Shared<B> {
             if matches!(flight.phase, Phase::InDoubt { .. }) {
                 continue;
             }
-            match self.operations.resume(&self.name(key)) {
+            match self.journal.resume(&self.name(key)) {
                 Ok(execution) => flight.execution = Some(execution),
                 Err(error) if error.refusal() == Some(Refusal::InProgress) => {
                     flight.phase = Phase::Elsewhere;

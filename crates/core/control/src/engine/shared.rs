@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use trueup_journal::{Backoff, Backoffs, Journal, KeyState, OperationState, Operations, Refusal};
+use trueup_journal::{Backoff, Journal, KeyState, OperationState, Refusal};
 use trueup_queue::Queue;
 use trueup_reconcile::{ErrorClass, Hints};
 
@@ -24,9 +24,7 @@ const TIME_STEP: Duration = Duration::from_secs(60);
 pub(crate) struct Shared<B> {
     pub(crate) backend: B,
     pub(crate) config: Config,
-    journal: Journal,
-    pub(crate) operations: Operations,
-    pub(crate) backoffs: Backoffs,
+    pub(crate) journal: Journal,
     pub(crate) queue: Queue<String>,
     pub(super) state: Mutex<State>,
     requests: AtomicU64,
@@ -58,8 +56,6 @@ impl<B: Backend> Shared<B> {
             backend,
             config,
             journal: journal.clone(),
-            operations: journal.operations(),
-            backoffs: journal.backoffs(),
             queue,
             state: Mutex::default(),
             requests: AtomicU64::new(0),
@@ -97,7 +93,7 @@ impl<B: Backend> Shared<B> {
         class: ErrorClass,
         now: SystemTime,
     ) -> Result<Backoff, Error> {
-        let before = self.backoffs.find(self.name(key).as_bytes()).map_err(Error::journal)?;
+        let before = self.journal.backoff(self.name(key).as_bytes()).map_err(Error::journal)?;
         let tries = before.map_or(1, |before| before.tries.saturating_add(1));
         let next = now + self.config.delay(class, tries);
         Ok(Backoff { tries, next })
@@ -123,7 +119,7 @@ impl<B: Backend> Shared<B> {
     /// Returns how the last action of a pass on an object failed. The object has a backoff: so an
     /// operation that succeeded was stored otherwise.
     pub(super) fn last_failure(&self, key: &str) -> Result<Option<Failure>, Error> {
-        let found = self.operations.find(&self.name(key));
+        let found = self.journal.operation(&self.name(key));
         let Some(found) = found.map_err(Error::journal)? else {
             return Ok(None);
         };
@@ -140,7 +136,7 @@ impl<B: Backend> Shared<B> {
     /// Returns the state of a job's key. A journal that has failed may return what it did not write
     /// durably: that is an error, and never an answer.
     pub(super) fn key_state(&self, job: &str) -> Result<Option<KeyState>, Error> {
-        let state = self.operations.key(self.name(job).as_bytes());
+        let state = self.journal.key(self.name(job).as_bytes());
         match self.journal.failure() {
             Some(error) => Err(Error::journal(error)),
             None => state.map_err(Error::journal),
@@ -160,11 +156,10 @@ impl<B: Backend> Shared<B> {
         if self.config.gate.is_closed() {
             return Ok(now);
         }
-        let nonces = self.journal.nonces();
         let recorded =
-            nonces.latest_time().map_err(Error::journal)?.unwrap_or(SystemTime::UNIX_EPOCH);
+            self.journal.latest_time().map_err(Error::journal)?.unwrap_or(SystemTime::UNIX_EPOCH);
         if now.duration_since(recorded).is_ok_and(|since| since >= TIME_STEP) {
-            nonces.note_time(now).map_err(Error::journal)?;
+            self.journal.note_time(now).map_err(Error::journal)?;
         }
         let seen = millis(now.max(recorded));
         let latest = seen.max(self.latest.fetch_max(seen, Ordering::Relaxed));
@@ -174,12 +169,11 @@ impl<B: Backend> Shared<B> {
     /// Records the present time exactly, so that a token which has expired stays refused.
     pub(super) fn note_time(&self) -> Result<(), Error> {
         let now = self.approval_time()?;
-        self.journal.nonces().note_time(now).map_err(Error::journal)
+        self.journal.note_time(now).map_err(Error::journal)
     }
 
     pub(super) fn is_spent(&self, nonce: &[u8]) -> Result<bool, Error> {
-        let nonces = self.journal.nonces();
-        nonces.is_spent(nonce).map_err(Error::journal)
+        self.journal.is_nonce_spent(nonce).map_err(Error::journal)
     }
 
     pub(super) fn set_hints(&self, hints: Hints) {

@@ -1,6 +1,6 @@
 //! The start of an action: recorded before the backend is asked, and its answer right after.
 
-use trueup_journal::{Begun, Execution, OperationState, Refusal, Start};
+use trueup_journal::{Execution, OperationState, Refusal, Start};
 use trueup_reconcile::ErrorClass;
 
 use super::flight::{Answer, Flight, Phase};
@@ -77,9 +77,9 @@ impl<B: Backend> Shared<B> {
             };
             start = start.nonce(approval.nonce(), approval.expires(), now);
         }
-        let execution = match self.operations.begin(start) {
-            Ok(Begun::Execute(execution)) => execution,
-            Ok(Begun::Repeated(_)) => return self.land(&key, StartOutcome::Repeated),
+        let execution = match self.journal.begin(start) {
+            Ok(Ok(execution)) => execution,
+            Ok(Err(_)) => return self.land(&key, StartOutcome::Repeated),
             Err(error) => {
                 let outcome = match error.refusal() {
                     Some(Refusal::InFlight) => StartOutcome::Busy,
@@ -109,11 +109,11 @@ impl<B: Backend> Shared<B> {
     /// then. A success clears the backoff of its object, so one that has a backoff was no success.
     fn is_again(&self, action: &Action) -> Result<bool, Error> {
         let name = self.name(&action.key);
-        let backoff = self.backoffs.find(name.as_bytes());
+        let backoff = self.journal.backoff(name.as_bytes());
         if backoff.map_err(Error::journal)?.is_none() {
             return Ok(false);
         }
-        let Some(before) = self.operations.find(&name).map_err(Error::journal)? else {
+        let Some(before) = self.journal.operation(&name).map_err(Error::journal)? else {
             return Ok(false);
         };
         let is_done = before.state == OperationState::Succeeded;

@@ -1,7 +1,7 @@
 //! Jobs of several steps: each step is a job, and each has an action that undoes it.
 
 use sha2::{Digest as _, Sha256};
-use trueup_journal::{Begun, Execution, KeyState, Outcome, Start};
+use trueup_journal::{Execution, KeyState, Outcome, Start};
 
 use super::handle::{EngineHandle, check_job_key};
 use super::job::JobState;
@@ -75,15 +75,14 @@ impl<B: Backend> EngineHandle<B> {
         self.0.recover()?;
         let (name, what) = (self.steps_name(idempotency_key), definition(steps));
         let key = self.0.name(idempotency_key);
-        let operations = &self.0.operations;
         let start = Start::new(&name, &what).key(key.as_bytes());
         let execution =
-            match operations.begin(start).map_err(|error| of_key(idempotency_key, error))? {
-                Begun::Execute(execution) => execution,
-                Begun::Repeated(_) => match self.0.key_state(idempotency_key)? {
+            match self.0.journal.begin(start).map_err(|error| of_key(idempotency_key, error))? {
+                Ok(execution) => execution,
+                Err(_) => match self.0.key_state(idempotency_key)? {
                     Some(KeyState::Ended { outcome, .. }) => return outcome_of(outcome),
                     Some(KeyState::InDoubt { operation }) if operation == name => {
-                        operations.resume(&name).map_err(Error::journal)?
+                        self.0.journal.resume(&name).map_err(Error::journal)?
                     }
                     Some(KeyState::InProgress { operation }) if operation == name => {
                         return Ok(StepsState::InProgress);
@@ -101,8 +100,8 @@ impl<B: Backend> EngineHandle<B> {
     ///
     /// [`Journal`](crate::ErrorKind::Journal).
     pub fn unfinished_steps(&self) -> Result<Vec<String>, Error> {
-        let found = self.0.operations.in_flight().map_err(Error::journal)?;
-        let names = found.operations.iter();
+        let (operations, _) = self.0.journal.in_flight().map_err(Error::journal)?;
+        let names = operations.iter();
         let prefix = self.steps_name("");
         let keys = names.filter_map(|operation| operation.name.strip_prefix(&prefix));
         Ok(keys.map(str::to_owned).collect())

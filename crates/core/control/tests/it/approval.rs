@@ -151,7 +151,7 @@ fn a_token_that_is_spent_meanwhile_is_refused_at_the_start() {
     let right = token(&sim, &SECRET, request.hash, 7, 60);
     handle.approve(&right).unwrap();
     let expires = sim.now() + Duration::from_secs(60);
-    journal.nonces().spend(&[7; 16], expires, sim.now()).unwrap();
+    journal.spend_nonce(&[7; 16], expires, sim.now()).unwrap();
     let again = request_of(submit("k"));
     assert_eq!(again.refused.as_deref(), Some("the token was used before"));
     assert_eq!(sim.world().starts, 0);

@@ -171,9 +171,9 @@ fn at_every_step(
         }
         // The truth cannot be known of a request that was recorded, whose answer was not, and of
         // which neither the backend nor the object says anything.
-        let in_flight = sim.journal().operations().in_flight().unwrap();
-        assert!(in_flight.unreadable.is_empty());
-        let is_lost = in_flight.operations.iter().any(|operation| operation.task.is_none());
+        let (operations, unreadable) = sim.journal().in_flight().unwrap();
+        assert!(unreadable.is_empty());
+        let is_lost = operations.iter().any(|operation| operation.task.is_none());
         let shows = says == Says::Truth || !matches!(script, Script::Job | Script::Approved);
         let what =
             format!("{script:?} {first:?} {mode:?} {says:?} {stop:?}, at step {at} of {steps}");

@@ -91,7 +91,7 @@ fn dbos_py_716_a_record_that_cannot_be_read_stops_no_other() {
     drop(engine);
     let journal = sim.journal();
     for name in ["control/a", "control/z", "another engine/m"] {
-        drop(journal.operations().begin(Start::new(name, b"no record")).unwrap());
+        drop(journal.begin(Start::new(name, b"no record")).unwrap());
     }
     drop(journal);
     sim.advance(10);
@@ -140,7 +140,7 @@ fn kubernetes_112325_a_backoff_holds_survives_a_restart_and_is_cleared() {
     }
     sim.world().mode = Mode::Done;
     assert!(pass(&mut engine, &mut ledger).converged());
-    assert_eq!(sim.journal().backoffs().all().unwrap().len(), 0);
+    assert_eq!(sim.journal().backoffs().unwrap().len(), 0);
     // The next failure begins at the first delay again.
     sim.world().mode = Mode::Refuses(ErrorClass::Busy);
     sim.world().objects.clear();

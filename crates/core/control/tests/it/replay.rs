@@ -188,7 +188,7 @@ proptest! {
                 Step::ForgetNonces => {
                     drop(it);
                     let journal = sim.journal();
-                    journal.nonces().forget(sim.now()).unwrap();
+                    journal.forget_nonces(sim.now()).unwrap();
                     drop(journal);
                     it = Engine::new(sim.clone(), fixed([("a", "2")]), &sim.journal(), config(&sim))
                         .unwrap();

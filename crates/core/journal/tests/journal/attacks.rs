@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, lchown};
 use std::path::{Path, PathBuf};
 
-use trueup_journal::{Error, Journal, Loss, Start};
+use trueup_journal::{Error, Journal, Start};
 
 use crate::maintenance::Directory;
 
@@ -41,7 +41,7 @@ fn make(path: &Path) {
 /// Opens a journal and begins an operation.
 fn record(path: &Path) -> Result<(), Error> {
     let journal = Journal::open(path)?;
-    journal.operations().begin(Start::new("one", b""))?;
+    drop(journal.begin(Start::new("one", b""))?);
     Ok(())
 }
 
@@ -55,7 +55,7 @@ const READS: [Call; 3] = [
 ];
 
 const WRITES: [Call; 2] =
-    [("write", record), ("repair", |path| trueup_journal::repair(path, Loss::Accept).map(drop))];
+    [("write", record), ("repair", |path| trueup_journal::repair(path, true).map(drop))];
 
 /// Asserts that each call is refused with these words.
 #[track_caller]

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use trueup_journal::{
-    Backoff, Begun, Error, Execution, Journal, JournalLedger, Keep, LedgerScope, Start, Storage,
+    Backoff, Error, Execution, Journal, JournalLedger, Keep, LedgerScope, Start, Storage,
 };
 use trueup_reconcile::{Claim, Ledger as _, LedgerError};
 
@@ -35,9 +35,9 @@ pub(crate) fn cause(error: &LedgerError) -> &Error {
 
 /// Begins an operation, which nothing prevents.
 pub(crate) fn execute(journal: &Journal, start: Start<'_>) -> Execution {
-    match journal.operations().begin(start).unwrap() {
-        Begun::Execute(execution) => execution,
-        Begun::Repeated(key) => panic!("{start:?}: {key:?}"),
+    match journal.begin(start).unwrap() {
+        Ok(execution) => execution,
+        Err(key) => panic!("{start:?}: {key:?}"),
     }
 }
 
@@ -224,7 +224,7 @@ pub(crate) fn workload() -> Vec<Step> {
         ours(format!("value of link {number}, which is not short"))
     }
     fn resumed(journal: &Journal, name: &str) -> Execution {
-        journal.operations().resume(name).unwrap()
+        journal.resume(name).unwrap()
     }
     vec![
         |journal| drop(execute(journal, Start::new("one", b"first").object(b"vm1"))),
@@ -244,15 +244,15 @@ pub(crate) fn workload() -> Vec<Step> {
             let two = resumed(journal, "two");
             two.failed("refused", None, at(3)).unwrap();
         },
-        |journal| assert_eq!(journal.operations().forget(Keep::Latest(1)).unwrap(), 2),
-        |journal| journal.backoffs().set(b"vm3", BACKOFF).unwrap(),
-        |journal| journal.nonces().spend(b"early", at(9), at(4)).unwrap(),
+        |journal| assert_eq!(journal.forget_operations(Keep::Latest(1)).unwrap(), 2),
+        |journal| journal.set_backoff(b"vm3", BACKOFF).unwrap(),
+        |journal| journal.spend_nonce(b"early", at(9), at(4)).unwrap(),
         |journal| {
             let start = Start::new("three", b"").key(b"key of three").object(b"vm3");
             drop(execute(journal, start.nonce(b"approved", at(20), at(4))));
         },
         |journal| resumed(journal, "three").in_doubt("no answer").unwrap(),
-        |journal| assert_eq!(journal.nonces().forget(at(10)).unwrap(), 1),
+        |journal| assert_eq!(journal.forget_nonces(at(10)).unwrap(), 1),
         |journal| resumed(journal, "three").succeeded(b"done", at(4)).unwrap(),
     ]
 }

@@ -31,7 +31,7 @@ fn run() -> Run {
     // Its closing can be interrupted as well, and so can the first change after the next opening.
     drop(journal);
     let journal = Journal::open_on(disk.clone()).unwrap();
-    journal.operations().begin(Start::new("reopened", b"")).unwrap();
+    drop(journal.begin(Start::new("reopened", b"")).unwrap());
     disk.acknowledge();
     states.push(export(&journal));
     drop(journal);
@@ -134,14 +134,14 @@ fn an_operation_and_what_goes_with_it_begin_and_end_together_or_not_at_all() {
                 kept.extend(what_arrives(&mut random, piece));
             }
             let journal = Journal::open_on(Disk::of(image(durable, kept))).unwrap();
-            let Some(operation) = journal.operations().find("three").unwrap() else {
+            let Some(operation) = journal.operation("three").unwrap() else {
                 continue;
             };
-            let spent = journal.nonces().spend(b"approved", at(20), at(4));
+            let spent = journal.spend_nonce(b"approved", at(20), at(4));
             let refusal = spent.unwrap_err().refusal();
             assert_eq!(refusal, Some(Refusal::NonceSpent), "as it began");
-            let backoff = journal.backoffs().find(b"vm3").unwrap();
-            match journal.operations().key(b"key of three").unwrap() {
+            let backoff = journal.backoff(b"vm3").unwrap();
+            match journal.key(b"key of three").unwrap() {
                 Some(KeyState::Ended { outcome, at: time }) => {
                     assert_eq!(operation.state, OperationState::Succeeded);
                     assert_eq!(operation.ended, Some(time));
@@ -248,7 +248,7 @@ fn crashes_during_recovery() {
             let change = format!("again {life}");
             if life % 2 == 1 {
                 let _ = journal.compact();
-            } else if journal.operations().begin(Start::new(&change, b"")).is_ok() {
+            } else if journal.begin(Start::new(&change, b"")).is_ok() {
                 promised.push(change);
             }
             drop(journal);
@@ -265,7 +265,7 @@ fn crashes_during_recovery() {
             crashes += 1;
         }
         let journal = Journal::open_on(Disk::of(left)).unwrap();
-        let in_flight = journal.operations().in_flight().unwrap().operations;
+        let in_flight = journal.in_flight().unwrap().0;
         let is_there = |name: &String| in_flight.iter().any(|found| found.name == *name);
         assert!(promised.iter().all(is_there));
         let seen = export(&journal);
@@ -345,7 +345,6 @@ fn run_on(durable: &mut Vec<u8>, pending: &mut Vec<Event>, log: Vec<Event>) -> u
 
 /// One commit, or nothing.
 fn random_step(random: &mut Random, journal: &Journal) {
-    let operations = journal.operations();
     let name = random.below(8).to_string();
     let scope = LedgerScope::new("n", "b");
     let mut ledger = journal.ledger("rtnl", &scope).unwrap();
@@ -354,27 +353,27 @@ fn random_step(random: &mut Random, journal: &Journal) {
         (0..count).map(|key| (vec![key], claim.clone())).collect()
     };
     // What is impossible at the moment is refused.
-    let resume = || operations.resume(&name);
+    let resume = || journal.resume(&name);
     let backoff = Backoff { tries: random.below(9) as u32, next: at(1) };
     let _ = match random.below(15) {
         0 => {
             let what = vec![7; random.below(9000)];
             let start = Start::new(&name, &what).object(b"vm");
-            operations.begin(start).map(drop)
+            journal.begin(start).map(drop)
         }
         1 => resume().and_then(|mut it| it.running("task")),
         2 => resume().and_then(|it| it.succeeded(b"answer", at(1))),
-        3 => operations.forget(Keep::Latest(2)).map(drop),
+        3 => journal.forget_operations(Keep::Latest(2)).map(drop),
         4 => {
             let start = Start::new(&name, b"").key(name.as_bytes()).object(b"vm");
-            operations.begin(start).map(drop)
+            journal.begin(start).map(drop)
         }
         9 => resume().and_then(|it| it.failed("why", Some(backoff), at(1))),
         10 => resume().and_then(|it| it.not_executed("why", None, at(1))),
-        11 => operations.forget_keys(Keep::Latest(2)).map(drop),
-        12 => journal.nonces().spend(name.as_bytes(), at(5), at(1)),
-        13 => journal.nonces().forget(at(5)).map(drop),
-        14 => journal.backoffs().clear(b"vm"),
+        11 => journal.forget_keys(Keep::Latest(2)).map(drop),
+        12 => journal.spend_nonce(name.as_bytes(), at(5), at(1)),
+        13 => journal.forget_nonces(at(5)).map(drop),
+        14 => journal.clear_backoff(b"vm"),
         5 => {
             let value = vec![random.next() as u8; random.below(300)];
             return drop(ledger.commit_outcomes(all(&ours(value))));

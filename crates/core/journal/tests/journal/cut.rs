@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use trueup_journal::{ErrorKind, Journal, Loss, repair};
+use trueup_journal::{ErrorKind, Journal, repair};
 
 use crate::common::{Disk, Random, export, workload};
 use crate::is_long;
@@ -111,7 +111,7 @@ fn one_flipped_byte_in_the_heads_loses_no_record_of_a_closed_journal() {
         let error = trueup_journal::export(&path, &mut out).unwrap_err();
         assert!(error.is_damaged(), "{what}: {error}");
         assert!(out == known.as_bytes(), "{what}: export");
-        repair(&path, Loss::Refuse).unwrap_or_else(|error| panic!("{what}: repair: {error}"));
+        repair(&path, false).unwrap_or_else(|error| panic!("{what}: repair: {error}"));
         let journal = Journal::open(&path).unwrap();
         assert_eq!(export(&journal), known, "{what}: repair");
     }
@@ -147,7 +147,7 @@ fn one_flipped_byte_in_the_heads_of_a_running_journal_loses_the_last_commit_at_m
         fs::write(&path, &flipped).unwrap();
         let mut out = Vec::new();
         trueup_journal::export(&path, &mut out).unwrap_err();
-        if repair(&path, Loss::Refuse).is_ok() {
+        if repair(&path, false).is_ok() {
             assert!(out == known.as_bytes(), "{what}: export");
             assert_eq!(export(&Journal::open(&path).unwrap()), known, "{what}");
             continue;
@@ -155,7 +155,7 @@ fn one_flipped_byte_in_the_heads_of_a_running_journal_loses_the_last_commit_at_m
         shortened += 1;
         assert!(out == before.as_bytes(), "{what}: export");
         assert!(fs::read(&path).unwrap() == flipped, "{what}: written to");
-        repair(&path, Loss::Accept).unwrap();
+        repair(&path, true).unwrap();
         assert_eq!(export(&Journal::open(&path).unwrap()), before, "{what}");
     }
     println!("{shortened} flips cost the last commit");

@@ -37,13 +37,13 @@ fn after_a_failure_the_journal_reads_and_does_not_write() {
     for good in 0.. {
         let disk = Disk::formatted();
         let journal = Journal::open_on(disk.clone()).unwrap();
-        journal.operations().begin(Start::new("before", b"")).unwrap();
+        drop(journal.begin(Start::new("before", b"")).unwrap());
         let known = export(&journal);
         assert!(journal.failure().is_none());
         disk.fail_after(Some(good), Failing::All);
-        let result = journal.operations().begin(Start::new("failing", b""));
+        let result = journal.begin(Start::new("failing", b""));
         disk.fail_after(None, Failing::All);
-        if result.is_ok() && journal.operations().begin(Start::new("next", b"")).is_ok() {
+        if result.is_ok() && journal.begin(Start::new("next", b"")).is_ok() {
             break;
         }
         failures += 1;
@@ -59,8 +59,8 @@ fn after_a_failure_the_journal_reads_and_does_not_write() {
         // The device works again, but who knows what is on it.
         let (log, stats) = (disk.log().len(), journal.stats());
         let refused = [
-            journal.operations().begin(Start::new("after", b"")).unwrap_err(),
-            journal.nonces().spend(b"after", at(2), at(1)).unwrap_err(),
+            journal.begin(Start::new("after", b"")).unwrap_err(),
+            journal.spend_nonce(b"after", at(2), at(1)).unwrap_err(),
             journal.compact().map(drop).unwrap_err(),
         ];
         for error in refused {
@@ -80,10 +80,9 @@ fn after_a_failure_the_journal_reads_and_does_not_write() {
         drop(journal);
         assert_eq!(disk.log().len(), log, "nor when it is closed");
         let journal = Journal::open_on(disk).unwrap();
-        let operations = journal.operations();
-        assert!(export(&journal) == known || operations.find("failing").unwrap().is_some());
-        assert!(operations.find("after").unwrap().is_none());
-        operations.begin(Start::new("after", b"")).unwrap();
+        assert!(export(&journal) == known || journal.operation("failing").unwrap().is_some());
+        assert!(journal.operation("after").unwrap().is_none());
+        drop(journal.begin(Start::new("after", b"")).unwrap());
     }
     assert!(failures >= 4, "{failures} failures, {steps} steps");
 }
@@ -103,9 +102,8 @@ fn a_sync_that_fails_fails_all_who_share_it() {
                 scope.spawn(move || {
                     start.wait();
                     let names = (0..1000).map(|round| format!("{thread}-{round}"));
-                    let begun = names.map(|name| {
-                        journal.operations().begin(Start::new(&name, b"")).map(|_| name)
-                    });
+                    let begun =
+                        names.map(|name| journal.begin(Start::new(&name, b"")).map(|_| name));
                     // Ends by an error, never by waiting for ever.
                     begun.map_while(Result::ok).collect::<Vec<_>>()
                 })
@@ -128,7 +126,7 @@ fn a_sync_that_fails_fails_all_who_share_it() {
     }
     let journal = Journal::open_on(Disk::of(durable)).unwrap();
     for name in acknowledged {
-        assert!(journal.operations().find(&name).unwrap().is_some(), "{name}");
+        assert!(journal.operation(&name).unwrap().is_some(), "{name}");
     }
 }
 
@@ -177,8 +175,8 @@ fn a_failure_while_opening_or_closing_loses_nothing() {
             assert!(open == intent() || result.is_err() && open.is_empty());
             ledger.forget().unwrap();
             assert_eq!(export(&journal), known);
-            journal.operations().begin(Start::new("more", b"")).unwrap();
-            journal.operations().resume("more").unwrap().succeeded(b"", at(9)).unwrap();
+            drop(journal.begin(Start::new("more", b"")).unwrap());
+            journal.resume("more").unwrap().succeeded(b"", at(9)).unwrap();
         }
         assert!(refused > 1 && begun > 1, "{refused} refused, {begun} begun");
     }
@@ -217,7 +215,7 @@ fn what_cannot_be_read_is_the_systems_error() {
 
     let disk = Disk::formatted();
     let journal = Journal::open_on(disk.clone()).unwrap();
-    journal.operations().begin(Start::new("one", b"")).unwrap();
+    drop(journal.begin(Start::new("one", b"")).unwrap());
     drop(journal);
     let error = Journal::open_on(Unreadable(disk)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Os, "{error}");
@@ -283,14 +281,14 @@ impl Storage for Panicking {
 fn a_panic_below_is_a_failure_for_all_others() {
     let (disk, panics) = (Disk::formatted(), Arc::new(AtomicBool::new(false)));
     let journal = Journal::open_on(Panicking(disk.clone(), Arc::clone(&panics))).unwrap();
-    journal.operations().begin(Start::new("before", b"")).unwrap();
+    drop(journal.begin(Start::new("before", b"")).unwrap());
     panics.store(true, Ordering::Relaxed);
     let panicked = thread::scope(|scope| {
         let threads: Vec<_> = (0..8)
             .map(|thread| {
-                let operations = journal.operations();
+                let journal = journal.clone();
                 scope.spawn(move || {
-                    let begin = || operations.begin(Start::new(&format!("{thread}"), b""));
+                    let begin = || journal.begin(Start::new(&format!("{thread}"), b""));
                     match catch_unwind(AssertUnwindSafe(begin)) {
                         Ok(result) => assert!(result.unwrap_err().is_read_only()),
                         Err(_) => return 1,
@@ -303,9 +301,9 @@ fn a_panic_below_is_a_failure_for_all_others() {
     });
     assert_eq!(panicked, 1);
     panics.store(false, Ordering::Relaxed);
-    assert!(journal.operations().begin(Start::new("after", b"")).unwrap_err().is_read_only());
-    assert!(journal.operations().find("before").unwrap().is_some());
+    assert!(journal.begin(Start::new("after", b"")).unwrap_err().is_read_only());
+    assert!(journal.operation("before").unwrap().is_some());
     drop(journal);
     let journal = Journal::open_on(disk).unwrap();
-    assert!(journal.operations().find("before").unwrap().is_some());
+    assert!(journal.operation("before").unwrap().is_some());
 }

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
-use trueup_journal::{Error, Journal, Loss, Repaired, Start, check, check_not_held, repair};
+use trueup_journal::{Error, Journal, Repaired, Start, check, check_not_held, repair};
 
 use crate::maintenance::Directory;
 
@@ -22,7 +22,7 @@ fn child() {
         return;
     };
     let journal = Journal::open(PathBuf::from(path)).unwrap();
-    let _ = journal.operations().begin(Start::new("held", b""));
+    let _ = journal.begin(Start::new("held", b""));
     println!("held");
     let _ = std::io::stdin().lines().count();
 }
@@ -42,9 +42,9 @@ fn hold(path: &PathBuf) -> Child {
 
 fn assert_names(error: &Error, pid: u32) {
     assert!(error.is_held(), "{error}");
-    let holder = error.holder().unwrap();
-    assert_eq!(holder.pid, pid);
-    assert!(holder.command.contains("journal"), "{}", holder.command);
+    let (held_by, command) = error.holder().unwrap();
+    assert_eq!(held_by, pid);
+    assert!(command.contains("journal"), "{command}");
     assert!(error.to_string().contains(&pid.to_string()), "{error}");
     assert!(error.remedy().is_some());
 }
@@ -59,7 +59,7 @@ fn a_second_process_learns_who_holds_the_journal() {
     assert_names(&Journal::open(&path).unwrap_err(), child.id());
     assert_names(&check_not_held(&path).unwrap_err(), child.id());
     assert_eq!(check(&path).unwrap().operations, 1, "to look is free");
-    assert_names(&repair(&path, Loss::Accept).unwrap_err(), child.id());
+    assert_names(&repair(&path, true).unwrap_err(), child.id());
     // Killed, it holds nothing any more.
     child.kill().unwrap();
     child.wait().unwrap();
@@ -120,7 +120,7 @@ fn repairs_that_delete_their_lock_file_still_exclude_each_other() {
     let directory = Directory::new("lock-file");
     let path = directory.journal();
     let journal = Journal::open(&path).unwrap();
-    journal.operations().begin(Start::new("first", b"")).unwrap();
+    drop(journal.begin(Start::new("first", b"")).unwrap());
     drop(journal);
     let good = fs::read(&path).unwrap();
     fs::remove_file(directory.0.join("journal.lock")).unwrap();
@@ -129,7 +129,7 @@ fn repairs_that_delete_their_lock_file_still_exclude_each_other() {
         damaged[0] ^= 1;
         fs::write(&path, damaged).unwrap();
         let repairs = std::thread::scope(|scope| {
-            let one = || repair(&path, Loss::Refuse);
+            let one = || repair(&path, false);
             let running = [(); 4].map(|()| scope.spawn(one));
             running.map(|running| running.join().unwrap())
         });
@@ -159,12 +159,12 @@ fn runs_that_wait_all_get_their_turn() {
             scope.spawn(move || {
                 let journal = Journal::open_within(path, Duration::from_secs(60)).unwrap();
                 let name = format!("run-{run}");
-                journal.operations().begin(Start::new(&name, b"")).unwrap();
+                drop(journal.begin(Start::new(&name, b"")).unwrap());
             });
         }
     });
     let journal = Journal::open(&path).unwrap();
-    assert_eq!(journal.operations().in_flight().unwrap().operations.len(), 32);
+    assert_eq!(journal.in_flight().unwrap().0.len(), 32);
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn callers_of_one_process_get_their_turn_in_order() {
             let path = &path;
             scope.spawn(move || {
                 let journal = Journal::open_within(path, Duration::from_secs(60)).unwrap();
-                journal.operations().begin(Start::new(&run.to_string(), b"")).unwrap();
+                drop(journal.begin(Start::new(&run.to_string(), b"")).unwrap());
             });
             // Time enough to ask.
             thread::sleep(Duration::from_millis(100));
@@ -204,8 +204,8 @@ fn callers_of_one_process_get_their_turn_in_order() {
         drop(held);
     });
     let journal = Journal::open(&path).unwrap();
-    let runs = journal.operations().in_flight().unwrap();
-    let runs: Vec<&str> = runs.operations.iter().map(|run| &*run.name).collect();
+    let (runs, _) = journal.in_flight().unwrap();
+    let runs: Vec<&str> = runs.iter().map(|run| &*run.name).collect();
     assert_eq!(runs, ["0", "1", "2", "3", "4", "5", "6", "7"]);
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use trueup_journal::{Journal, JournalId, Loss, Start, repair};
+use trueup_journal::{Journal, JournalId, Start, repair};
 
 use crate::common::{Disk, at, execute};
 use crate::maintenance::Directory;
@@ -47,7 +47,7 @@ fn a_repaired_journal_has_another_id() {
     let mut bytes = fs::read(&path).unwrap();
     bytes[17] ^= 1;
     fs::write(&path, bytes).unwrap();
-    repair(&path, Loss::Accept).unwrap();
+    repair(&path, true).unwrap();
     assert_ne!(id(&Journal::open(&path).unwrap()), before);
 }
 
@@ -72,5 +72,5 @@ fn a_journal_without_an_id_gets_one_with_the_first_write() {
     bytes[AT.start] ^= 1;
     let journal = Journal::open_on(Disk::of(bytes)).unwrap();
     assert_ne!(id(&journal), before);
-    journal.nonces().spend(b"n", at(10), at(1)).unwrap();
+    journal.spend_nonce(b"n", at(10), at(1)).unwrap();
 }

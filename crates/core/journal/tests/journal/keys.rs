@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use trueup_journal::{
-    Begun, Execution, Journal, Keep, KeyState, OperationState, Outcome, Refusal, Start,
-};
+use trueup_journal::{Execution, Journal, Keep, KeyState, OperationState, Outcome, Refusal, Start};
 
 use crate::common::{Disk, at, execute};
 
@@ -24,9 +22,9 @@ fn begin(journal: &Journal, key: &str) -> Execution {
 /// The answer to one more operation with a key, under a name of its own.
 fn again(journal: &Journal, key: &str) -> KeyState {
     let start = Start::new("again", b"").key(key.as_bytes());
-    match journal.operations().begin(start).unwrap() {
-        Begun::Execute(execution) => panic!("{execution:?}"),
-        Begun::Repeated(state) => state,
+    match journal.begin(start).unwrap() {
+        Ok(execution) => panic!("{execution:?}"),
+        Err(state) => state,
     }
 }
 
@@ -41,7 +39,7 @@ fn the_first_outcome_stays_across_restarts() {
     let undone = begin(&journal, "undone");
     let executing = KeyState::InProgress { operation: "made".into() };
     assert_eq!(again(&journal, "made"), executing);
-    assert_eq!(journal.operations().key(b"made").unwrap(), Some(executing));
+    assert_eq!(journal.key(b"made").unwrap(), Some(executing));
     made.succeeded(b"answer", at(5)).unwrap();
     failed.failed("refused", None, at(6)).unwrap();
     undone.compensated("half done", None, at(7)).unwrap();
@@ -56,12 +54,12 @@ fn the_first_outcome_stays_across_restarts() {
     ] {
         let ended = KeyState::Ended { outcome, at: time };
         assert_eq!(again(&journal, key), ended);
-        assert_eq!(journal.operations().find("again").unwrap(), None);
+        assert_eq!(journal.operation("again").unwrap(), None);
     }
     assert_eq!(journal.stats().syncs, syncs, "to learn it costs no sync");
 
     // Operations are forgotten, keys stay.
-    assert_eq!(journal.operations().forget(Keep::Latest(0)).unwrap(), 3);
+    assert_eq!(journal.forget_operations(Keep::Latest(0)).unwrap(), 3);
     drop(journal);
     let journal = Journal::open_on(disk).unwrap();
     assert!(matches!(again(&journal, "made"), KeyState::Ended { .. }));
@@ -72,9 +70,9 @@ fn a_key_is_refused_for_another_request_also_after_its_end_and_a_restart() {
     let (disk, journal) = opened();
     let ask = |journal: &Journal, what: &[u8], object: &[u8]| {
         let start = Start::new("name", what).object(object).key(b"k");
-        journal.operations().begin(start).map(|begun| match begun {
-            Begun::Execute(execution) => Some(execution),
-            Begun::Repeated(_) => None,
+        journal.begin(start).map(|begun| match begun {
+            Ok(execution) => Some(execution),
+            Err(_) => None,
         })
     };
     let is_refused = |journal: &Journal| {
@@ -93,10 +91,9 @@ fn a_key_is_refused_for_another_request_also_after_its_end_and_a_restart() {
     assert!(ask(&journal, b"create", b"a").unwrap().is_none());
     // What is asked for can be said apart from the description.
     let start = |what| Start::new("name", what).key(b"l").request(b"create");
-    let operations = journal.operations();
-    let Begun::Execute(execution) = operations.begin(start(b"at 1")).unwrap() else { panic!() };
+    let Ok(execution) = journal.begin(start(b"at 1")).unwrap() else { panic!() };
     execution.succeeded(b"", at(1)).unwrap();
-    assert!(matches!(operations.begin(start(b"at 2")), Ok(Begun::Repeated(_))));
+    assert!(matches!(journal.begin(start(b"at 2")), Ok(Err(_))));
 }
 
 #[test]
@@ -107,13 +104,12 @@ fn a_crash_between_start_and_outcome_leaves_it_in_doubt() {
     let crashed = Disk::of(disk.bytes());
     drop(execution);
     let journal = Journal::open_on(crashed).unwrap();
-    let operations = journal.operations();
     for _ in 0..2 {
         assert_eq!(again(&journal, "k"), in_doubt("k"));
     }
     let all = Keep::Latest(0);
-    assert_eq!(operations.forget_keys(all).unwrap(), 0, "doubt stays");
-    let resumed = operations.resume("k").unwrap();
+    assert_eq!(journal.forget_keys(all).unwrap(), 0, "doubt stays");
+    let resumed = journal.resume("k").unwrap();
     assert!(matches!(again(&journal, "k"), KeyState::InProgress { .. }));
     resumed.succeeded(b"found", at(1)).unwrap();
     assert!(matches!(again(&journal, "k"), KeyState::Ended { .. }));
@@ -127,11 +123,11 @@ fn an_execution_dropped_is_in_doubt_and_one_without_effect_frees_the_key() {
     assert_eq!(again(&journal, "dropped"), in_doubt("dropped"));
     begin(&journal, "k").in_doubt("no answer").unwrap();
     assert_eq!(again(&journal, "k"), in_doubt("k"));
-    let resumed = journal.operations().resume("k").unwrap();
+    let resumed = journal.resume("k").unwrap();
     resumed.not_executed("never sent", None, at(1)).unwrap();
-    let found = journal.operations().find("k").unwrap().unwrap();
+    let found = journal.operation("k").unwrap().unwrap();
     assert_eq!(found.state, OperationState::Failed("never sent".into()));
-    assert_eq!(journal.operations().key(b"k").unwrap(), None);
+    assert_eq!(journal.key(b"k").unwrap(), None);
     let panicked = std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             let _execution = begin(&journal, "k");
@@ -151,11 +147,10 @@ fn outcomes_are_forgotten_by_choice_alone() {
         execution.succeeded(b"", at(second)).unwrap();
     }
     let open = begin(&journal, "open");
-    let operations = journal.operations();
     let younger = Keep::Younger { than: Duration::from_secs(5), now: at(9) };
-    assert_eq!(operations.forget_keys(younger).unwrap(), 4);
-    assert_eq!(operations.forget_keys(Keep::Latest(2)).unwrap(), 4);
-    assert_eq!(operations.key(b"7").unwrap(), None);
+    assert_eq!(journal.forget_keys(younger).unwrap(), 4);
+    assert_eq!(journal.forget_keys(Keep::Latest(2)).unwrap(), 4);
+    assert_eq!(journal.key(b"7").unwrap(), None);
     assert!(matches!(again(&journal, "8"), KeyState::Ended { .. }));
     open.succeeded(b"", at(0)).unwrap();
 }
@@ -170,8 +165,8 @@ fn an_empty_key_is_no_key() {
         first.succeeded(b"answer", at(second)).unwrap();
         beside.not_executed("why", None, at(second)).unwrap();
     }
-    assert_eq!(journal.operations().key(b"").unwrap(), None);
-    assert_eq!(journal.operations().forget_keys(Keep::Latest(0)).unwrap(), 0);
+    assert_eq!(journal.key(b"").unwrap(), None);
+    assert_eq!(journal.forget_keys(Keep::Latest(0)).unwrap(), 0);
 }
 
 #[test]
@@ -226,21 +221,20 @@ proptest! {
         let mut in_flight: BTreeMap<&str, &str> = BTreeMap::new();
         let mut ended: BTreeMap<&str, Outcome> = BTreeMap::new();
         for (number, (step, name, key)) in steps.into_iter().enumerate() {
-            let operations = journal.operations();
             let (name, key) = (names[name], keys[key]);
             match step {
                 Step::Begin => {
-                    let begun = operations.begin(Start::new(name, b"").key(key.as_bytes()));
+                    let begun = journal.begin(Start::new(name, b"").key(key.as_bytes()));
                     let holder = in_flight.iter().find(|(_, its)| !key.is_empty() && **its == key);
                     match begun {
-                        Ok(Begun::Execute(_)) => {
+                        Ok(Ok(_)) => {
                             prop_assert!(holder.is_none() && !ended.contains_key(key));
                             prop_assert!(in_flight.insert(name, key).is_none());
                         }
-                        Ok(Begun::Repeated(KeyState::Ended { outcome, .. })) => {
+                        Ok(Err(KeyState::Ended { outcome, .. })) => {
                             prop_assert_eq!(ended.get(key), Some(&outcome));
                         }
-                        Ok(Begun::Repeated(KeyState::InDoubt { operation })) => {
+                        Ok(Err(KeyState::InDoubt { operation })) => {
                             prop_assert_eq!(holder.map(|(name, _)| *name), Some(&*operation));
                         }
                         Ok(other) => panic!("{other:?}"),
@@ -253,10 +247,10 @@ proptest! {
                 }
                 Step::Succeed | Step::Fail | Step::NotExecuted => {
                     let Some(key) = in_flight.remove(name) else {
-                        prop_assert!(operations.resume(name).is_err());
+                        prop_assert!(journal.resume(name).is_err());
                         continue;
                     };
-                    let execution = operations.resume(name).unwrap();
+                    let execution = journal.resume(name).unwrap();
                     let text = number.to_string();
                     let outcome = match step {
                         Step::Succeed => {
@@ -276,18 +270,17 @@ proptest! {
                         ended.extend(outcome.map(|outcome| (key, outcome)));
                     }
                 }
-                Step::Forget => drop(operations.forget(Keep::Latest(0)).unwrap()),
+                Step::Forget => drop(journal.forget_operations(Keep::Latest(0)).unwrap()),
                 Step::ForgetKeys => {
-                    let forgotten = operations.forget_keys(Keep::Latest(0)).unwrap();
+                    let forgotten = journal.forget_keys(Keep::Latest(0)).unwrap();
                     prop_assert_eq!(forgotten, std::mem::take(&mut ended).len() as u64);
                 }
                 Step::Reopen => {
-                    drop(operations);
                     drop(journal);
                     journal = Journal::open_on(disk.clone()).unwrap();
                 }
             }
-            let found = journal.operations().in_flight().unwrap().operations;
+            let found = journal.in_flight().unwrap().0;
             let mut found: Vec<&str> = found.iter().map(|found| &*found.name).collect();
             found.sort_unstable();
             prop_assert_eq!(found, in_flight.keys().copied().collect::<Vec<_>>());

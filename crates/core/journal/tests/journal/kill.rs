@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::process::{Signal, getpid, kill_process};
-use trueup_journal::{Journal, Loss, Repaired, Storage, repair};
+use trueup_journal::{Journal, Repaired, Storage, repair};
 
 use crate::common::{Disk, export, workload};
 use crate::maintenance::Directory;
@@ -106,7 +106,7 @@ fn what_was_acknowledged_survives_a_kill_at_every_point() {
             .output()
             .unwrap();
         let done = fs::metadata(acknowledged(&path)).unwrap().len() as usize;
-        assert_eq!(repair(&path, Loss::Refuse).unwrap(), Repaired::Whole);
+        assert_eq!(repair(&path, false).unwrap(), Repaired::Whole);
         let journal = Journal::open(&path).unwrap();
         let seen = export(&journal);
         let under_way = states.len().min(done + 2);

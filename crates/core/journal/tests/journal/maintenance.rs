@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use trueup_journal::{
-    Backoff, ErrorKind, Journal, LedgerScope, Loss, Repaired, Start, check, export, repair,
+    Backoff, ErrorKind, Journal, LedgerScope, Repaired, Start, check, export, repair,
 };
 use trueup_reconcile::{Claim, Ledger as _};
 
@@ -52,15 +52,15 @@ fn an_export_has_a_line_for_each_record() {
     let directory = Directory::new("export");
     let path = directory.journal();
     let journal = Journal::open(&path).unwrap();
-    journal.operations().begin(Start::new("add \"x\"", b"\xFF\x00")).unwrap();
-    journal.operations().begin(Start::new("done", b"d")).unwrap();
-    journal.operations().resume("done").unwrap().failed("no", None, at(1)).unwrap();
+    drop(journal.begin(Start::new("add \"x\"", b"\xFF\x00")).unwrap());
+    drop(journal.begin(Start::new("done", b"d")).unwrap());
+    journal.resume("done").unwrap().failed("no", None, at(1)).unwrap();
     let start = Start::new("keyed", b"w").object(b"vm").key(b"k");
     let mut keyed = execute(&journal, start.nonce(b"n", at(3), at(1)));
     keyed.step(b"s").unwrap();
     keyed.running("t").unwrap();
     let backoff = Backoff { tries: 2, next: at(4) };
-    journal.backoffs().set(b"vm", backoff).unwrap();
+    journal.set_backoff(b"vm", backoff).unwrap();
     let mut ledger = journal.ledger("rtnl", &LedgerScope::new("7", "b")).unwrap();
     ledger.commit_outcomes(claims([("br0", ours("{}"))])).unwrap();
     ledger.begin(claims([("br1", Claim::NotOurs)])).unwrap();
@@ -105,7 +105,7 @@ fn to_look_at_a_journal_does_not_write_to_it() {
         let before = fs::read(&path).unwrap();
         check(&path).unwrap();
         assert_eq!(exported(&path).as_bytes(), out);
-        assert_eq!(repair(&path, Loss::Refuse).unwrap(), Repaired::Whole);
+        assert_eq!(repair(&path, false).unwrap(), Repaired::Whole);
         assert!(fs::read(&path).unwrap() == before, "written to");
     }
     let missing = directory.0.join("missing");
@@ -119,7 +119,7 @@ fn a_damaged_journal_is_refused_until_it_is_repaired() {
     let path = directory.journal();
     for attempt in 0..2 {
         let journal = Journal::open(&path).unwrap();
-        journal.operations().begin(Start::new("lost", b"")).unwrap();
+        drop(journal.begin(Start::new("lost", b"")).unwrap());
         drop(journal);
         let whole = fs::read(&path).unwrap();
         let damaged = &whole[..whole.len() / 2];
@@ -129,14 +129,14 @@ fn a_damaged_journal_is_refused_until_it_is_repaired() {
         assert!(error.is_damaged(), "{error}");
         assert!(error.remedy().is_some_and(|remedy| remedy.contains("repair")));
         assert!(check(&path).unwrap_err().is_damaged());
-        assert!(repair(&path, Loss::Refuse).unwrap_err().is_damaged());
+        assert!(repair(&path, false).unwrap_err().is_damaged());
         assert_eq!(fs::read(&path).unwrap(), damaged, "not written to");
 
         let kept = match attempt {
             0 => directory.0.join("journal.damaged"),
             _ => directory.0.join("journal.damaged.1"),
         };
-        let repaired = repair(&path, Loss::Accept).unwrap();
+        let repaired = repair(&path, true).unwrap();
         assert_eq!(repaired, Repaired::Emptied { damaged: kept.clone() });
         assert_eq!(fs::read(kept).unwrap(), damaged);
         assert_eq!(exported(&path), "");
@@ -150,9 +150,9 @@ fn an_acknowledged_commit_that_is_damaged_is_no_commit_that_was_under_way() {
     let directory = Directory::new("shortened");
     let path = directory.journal();
     let journal = Journal::open(&path).unwrap();
-    journal.operations().begin(Start::new("first", b"")).unwrap();
+    drop(journal.begin(Start::new("first", b"")).unwrap());
     let before = fs::read(&path).unwrap();
-    journal.operations().begin(Start::new("second", b"")).unwrap();
+    drop(journal.begin(Start::new("second", b"")).unwrap());
     let after = fs::read(&path).unwrap();
     drop(journal);
     // The pages of the second commit as they were before it; the head and the slots as they are
@@ -163,13 +163,13 @@ fn an_acknowledged_commit_that_is_damaged_is_no_commit_that_was_under_way() {
 
     let error = Journal::open(&path).unwrap_err();
     assert!(error.is_damaged(), "{error}");
-    let repaired = repair(&path, Loss::Accept).unwrap();
+    let repaired = repair(&path, true).unwrap();
     let kept = directory.0.join("journal.damaged");
     assert_eq!(repaired, Repaired::Shortened { damaged: kept });
     let journal = Journal::open(&path).unwrap();
-    assert!(journal.operations().find("first").unwrap().is_some());
-    assert!(journal.operations().find("second").unwrap().is_none());
-    journal.operations().begin(Start::new("second", b"")).unwrap();
+    assert!(journal.operation("first").unwrap().is_some());
+    assert!(journal.operation("second").unwrap().is_none());
+    drop(journal.begin(Start::new("second", b"")).unwrap());
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn an_emptied_file_is_damaged_and_one_half_made_is_not_there() {
     fs::write(directory.0.join("journal.new"), b"half").unwrap();
     let journal = Journal::open(&path).unwrap();
     assert_eq!(check(&path).unwrap_err().kind(), ErrorKind::Os);
-    journal.operations().begin(Start::new("first", b"")).unwrap();
+    drop(journal.begin(Start::new("first", b"")).unwrap());
     drop(journal);
     assert_eq!(check(&path).unwrap().operations, 1);
     fs::write(&path, b"").unwrap();
@@ -199,7 +199,7 @@ fn a_repair_refuses_what_does_not_begin_as_a_journal_and_leaves_nothing_beside_i
     ];
     for content in files {
         fs::write(&path, content).unwrap();
-        for loss in [Loss::Refuse, Loss::Accept] {
+        for loss in [false, true] {
             let repaired = repair(&path, loss);
             assert_eq!(fs::read(&path).unwrap(), content, "{loss:?}: {repaired:?}");
             assert_eq!(repaired.unwrap_err().kind(), ErrorKind::Format);
@@ -214,13 +214,13 @@ fn a_repair_leaves_a_lock_file_only_where_one_was() {
     let directory = Directory::new("litter");
     let path = directory.journal();
     let journal = Journal::open(&path).unwrap();
-    journal.operations().begin(Start::new("first", b"")).unwrap();
+    drop(journal.begin(Start::new("first", b"")).unwrap());
     drop(journal);
     assert_eq!(directory.names(), ["journal", "journal.lock"]);
-    assert_eq!(repair(&path, Loss::Refuse).unwrap(), Repaired::Whole);
+    assert_eq!(repair(&path, false).unwrap(), Repaired::Whole);
     assert_eq!(directory.names(), ["journal", "journal.lock"]);
 
     fs::remove_file(directory.0.join("journal.lock")).unwrap();
-    assert_eq!(repair(&path, Loss::Refuse).unwrap(), Repaired::Whole);
+    assert_eq!(repair(&path, false).unwrap(), Repaired::Whole);
     assert_eq!(directory.names(), ["journal"]);
 }

@@ -10,7 +10,7 @@ use crate::common::{Disk, execute, export};
 use crate::maintenance::Directory;
 
 fn begin(journal: &Journal, name: &str) -> Result<(), Error> {
-    journal.operations().begin(Start::new(name, b"")).map(drop)
+    journal.begin(Start::new(name, b"")).map(drop)
 }
 
 fn assert_taken_over(error: &Error) {
@@ -45,7 +45,7 @@ fn an_earlier_opener_writes_nothing_after_a_later_one_did() {
         drop(later);
         let journal = Journal::open_on(disk).unwrap();
         assert!(export(&journal).contains(known.trim_end()));
-        assert!(journal.operations().find("next").unwrap().is_some());
+        assert!(journal.operation("next").unwrap().is_some());
     }
 }
 

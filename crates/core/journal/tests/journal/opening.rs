@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use trueup_journal::{Begun, ErrorKind, Journal, JournalLedger, LedgerScope, Start};
+use trueup_journal::{ErrorKind, Journal, JournalLedger, LedgerScope, Start};
 use trueup_reconcile::{Claim, Ledger as _};
 
 use crate::common::{Disk, Event, cause, claims, export, ours};
@@ -35,8 +35,8 @@ fn change_nothing(journal: &Journal) {
     let so_already = claims([("k", ours("v")), ("other", Claim::NotOurs)]);
     ledger.commit_outcomes(so_already).unwrap();
     assert_eq!(journal.forget_other_boots("b").unwrap(), 0);
-    assert!(journal.operations().resume("none").is_err());
-    assert!(journal.operations().in_flight().unwrap().operations.is_empty());
+    assert!(journal.resume("none").is_err());
+    assert!(journal.in_flight().unwrap().0.is_empty());
 }
 
 #[test]
@@ -115,15 +115,15 @@ fn of_many_first_changes_none_is_lost() {
             .map(|thread| {
                 let journal = &journal;
                 scope.spawn(move || {
-                    journal.operations().begin(Start::new(&thread.to_string(), b"")).unwrap();
+                    drop(journal.begin(Start::new(&thread.to_string(), b"")).unwrap());
                     let name = format!("keyed {thread}");
                     let start = Start::new(&name, b"").key(b"one");
-                    match journal.operations().begin(start).unwrap() {
-                        Begun::Execute(execution) => {
+                    match journal.begin(start).unwrap() {
+                        Ok(execution) => {
                             execution.succeeded(b"", crate::common::at(0)).unwrap();
                             1
                         }
-                        Begun::Repeated(_) => 0,
+                        Err(_) => 0,
                     }
                 })
             })
@@ -134,7 +134,7 @@ fn of_many_first_changes_none_is_lost() {
     let known = export(&journal);
     drop(journal);
     let journal = Journal::open(directory.journal()).unwrap();
-    assert_eq!(journal.operations().in_flight().unwrap().operations.len(), 16);
+    assert_eq!(journal.in_flight().unwrap().0.len(), 16);
     assert_eq!(export(&journal), known);
 }
 

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use trueup_journal::{
-    Backoff, ErrorKind, Journal, Keep, OperationState, Operations, Refusal, Start,
-};
+use trueup_journal::{Backoff, ErrorKind, Journal, Keep, OperationState, Refusal, Start};
 
 use crate::common::{Disk, at, execute};
 
@@ -15,11 +13,10 @@ fn opened() -> (Disk, Journal) {
     (disk, journal)
 }
 
-fn names(operations: &Operations) -> Vec<String> {
-    let in_flight = operations.in_flight().unwrap();
-    assert!(in_flight.unreadable.is_empty());
-    let found = in_flight.operations.into_iter();
-    found.map(|found| found.name).collect()
+fn names(journal: &Journal) -> Vec<String> {
+    let (operations, unreadable) = journal.in_flight().unwrap();
+    assert!(unreadable.is_empty());
+    operations.into_iter().map(|found| found.name).collect()
 }
 
 #[test]
@@ -44,9 +41,8 @@ fn in_flight_is_listed_in_order_with_all_that_was_recorded_after_reopening() {
     drop((b, journal));
 
     let journal = Journal::open_on(disk).unwrap();
-    let operations = journal.operations();
-    assert_eq!(names(&operations), ["c", "b", "a"]);
-    let found = operations.in_flight().unwrap().operations;
+    assert_eq!(names(&journal), ["c", "b", "a"]);
+    let found = journal.in_flight().unwrap().0;
     assert_eq!(found[1], known);
     assert_eq!(found[1].state, OperationState::Running);
     assert_eq!(found[1].task.as_deref(), Some("task 3"));
@@ -54,39 +50,37 @@ fn in_flight_is_listed_in_order_with_all_that_was_recorded_after_reopening() {
     assert_eq!((&found[1].step[..], &found[1].key[..]), (&b"power on"[..], &b"request 1"[..]));
     assert_eq!(found[2].state, OperationState::InDoubt("no answer".into()));
     assert_eq!(found[2].what, b"again");
-    let d = operations.find("d").unwrap().unwrap();
+    let d = journal.operation("d").unwrap().unwrap();
     assert_eq!(d.state, OperationState::Failed("refused".into()));
-    assert_eq!(operations.find("e").unwrap(), None);
+    assert_eq!(journal.operation("e").unwrap(), None);
 
     // Taken over, it goes on from there.
-    let mut b = operations.resume("b").unwrap();
+    let mut b = journal.resume("b").unwrap();
     assert_eq!(*b.operation(), known);
     b.running("task 4").unwrap();
-    assert_eq!(operations.find("b").unwrap().unwrap().step, b"power on");
+    assert_eq!(journal.operation("b").unwrap().unwrap().step, b"power on");
 }
 
 #[test]
 fn one_caller_at_a_time_executes_an_operation() {
     let (_, journal) = opened();
-    let operations = journal.operations();
     let first = execute(&journal, Start::new("x", b""));
-    let beside = operations.resume("x").unwrap_err();
+    let beside = journal.resume("x").unwrap_err();
     assert_eq!(beside.refusal(), Some(Refusal::InProgress));
     drop(first);
-    let second = operations.resume("x").unwrap();
-    assert!(operations.resume("x").is_err());
+    let second = journal.resume("x").unwrap();
+    assert!(journal.resume("x").is_err());
     second.in_doubt("why").unwrap();
-    operations.resume("x").unwrap().succeeded(b"", at(1)).unwrap();
-    let ended = operations.resume("x").unwrap_err();
+    journal.resume("x").unwrap().succeeded(b"", at(1)).unwrap();
+    let ended = journal.resume("x").unwrap_err();
     assert_eq!(ended.refusal(), Some(Refusal::Ended));
-    let missing = operations.resume("y").unwrap_err();
+    let missing = journal.resume("y").unwrap_err();
     assert_eq!(missing.refusal(), Some(Refusal::NoOperation));
 }
 
 #[test]
 fn what_ended_is_forgotten_by_choice_alone() {
     let (_, journal) = opened();
-    let operations = journal.operations();
     for (second, name) in ["a", "b", "c", "d"].into_iter().enumerate() {
         let execution = execute(&journal, Start::new(name, b""));
         execution.succeeded(b"", at(second as u64 * 10)).unwrap();
@@ -95,14 +89,14 @@ fn what_ended_is_forgotten_by_choice_alone() {
     let _anew = execute(&journal, Start::new("b", b"anew"));
 
     let younger = Keep::Younger { than: Duration::from_secs(10), now: at(30) };
-    assert_eq!(operations.forget(younger).unwrap(), 1, "a, but not b");
-    assert_eq!(operations.find("a").unwrap(), None);
-    assert_eq!(operations.forget(Keep::Latest(1)).unwrap(), 1, "c");
-    assert_eq!(operations.find("c").unwrap(), None);
-    assert!(operations.find("d").unwrap().is_some());
+    assert_eq!(journal.forget_operations(younger).unwrap(), 1, "a, but not b");
+    assert_eq!(journal.operation("a").unwrap(), None);
+    assert_eq!(journal.forget_operations(Keep::Latest(1)).unwrap(), 1, "c");
+    assert_eq!(journal.operation("c").unwrap(), None);
+    assert!(journal.operation("d").unwrap().is_some());
     let past = Keep::Younger { than: Duration::ZERO, now: at(0) };
-    assert_eq!(operations.forget(past).unwrap(), 0, "a clock set back forgets nothing");
-    assert_eq!(names(&operations), ["open", "b"]);
+    assert_eq!(journal.forget_operations(past).unwrap(), 0, "a clock set back forgets nothing");
+    assert_eq!(names(&journal), ["open", "b"]);
 }
 
 #[test]
@@ -120,7 +114,7 @@ fn too_long_is_refused_before_anything_is_written() {
         fine().nonce(bytes, at(2), at(1)),
         fine().nonce(b"", at(2), at(1)),
     ] {
-        let error = journal.operations().begin(start).unwrap_err();
+        let error = journal.begin(start).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
     }
     for task in ["", &long] {
@@ -128,7 +122,7 @@ fn too_long_is_refused_before_anything_is_written() {
         assert_eq!(error.kind(), ErrorKind::Invalid);
     }
     let backoff = Backoff { tries: 1, next: at(1) };
-    let error = journal.backoffs().set(bytes, backoff).unwrap_err();
+    let error = journal.set_backoff(bytes, backoff).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert_eq!(journal.stats(), before);
     drop(execute(&journal, Start::new(&long[1..], b"")));
@@ -148,8 +142,8 @@ fn debug_shows_no_value() {
     execution.running("task 1").unwrap();
     shown += &format!("{execution:?}");
     execution.succeeded(b"SECRET answer", at(1)).unwrap();
-    let again = journal.operations().begin(start).unwrap();
-    shown += &format!("{again:?} {:?}", journal.operations().find("name"));
+    let again = journal.begin(start).unwrap();
+    shown += &format!("{again:?} {:?}", journal.operation("name"));
     assert!(!shown.contains("SECRET"), "{shown}");
     for plain in ["name", "vm7", "task 1", "(13 bytes)"] {
         assert!(shown.contains(plain), "{shown}");
@@ -197,15 +191,14 @@ proptest! {
         let mut model: [Option<OperationState>; 3] = [None, None, None];
         let mut backoffs = [None; 3];
         for (number, (step, which)) in steps.into_iter().enumerate() {
-            let operations = journal.operations();
             let (name, known) = (names[which], &mut model[which]);
             let commits = journal.stats().commits;
-            let resume = || operations.resume(name);
+            let resume = || journal.resume(name);
             let backoff = Backoff { tries: number as u32, next: at(number as u64) };
             let (result, next) = match step {
                 Step::Begin => {
                     let start = Start::new(name, b"").object(name.as_bytes());
-                    (operations.begin(start).map(drop), OperationState::Started)
+                    (journal.begin(start).map(drop), OperationState::Started)
                 }
                 Step::Next => (resume().and_then(|mut it| it.step(b"s")), OperationState::Started),
                 Step::Running => {
@@ -227,7 +220,6 @@ proptest! {
                     OperationState::Failed("n".into()),
                 ),
                 Step::Reopen => {
-                    drop(operations);
                     drop(journal);
                     journal = Journal::open_on(disk.clone()).unwrap();
                     continue;
@@ -251,9 +243,9 @@ proptest! {
                     _ => {}
                 }
             }
-            let found = operations.find(name).unwrap().map(|found| found.state);
+            let found = journal.operation(name).unwrap().map(|found| found.state);
             prop_assert_eq!(&found, known);
-            prop_assert_eq!(journal.backoffs().find(name.as_bytes()).unwrap(), backoffs[which]);
+            prop_assert_eq!(journal.backoff(name.as_bytes()).unwrap(), backoffs[which]);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Signal, getpid, kill_process};
-use trueup_journal::{Begun, Journal, KeyState, Outcome, Start};
+use trueup_journal::{Journal, KeyState, Outcome, Start};
 
 use crate::common::at;
 use crate::maintenance::Directory;
@@ -30,7 +30,7 @@ fn child() {
     let name = format!("of process {}", std::process::id());
     let start = Start::new(&name, b"").key(b"key");
     let nonce = start.nonce(b"approval", at(10), at(1));
-    let Begun::Execute(execution) = journal.operations().begin(nonce).unwrap() else {
+    let Ok(execution) = journal.begin(nonce).unwrap() else {
         return;
     };
     let mut file = OpenOptions::new().append(true).create(true).open(executions(&path)).unwrap();
@@ -63,9 +63,8 @@ fn of_many_processes_with_one_key_one_executes() {
         assert_eq!(fs::read(executions(&path)).unwrap(), b".", "once");
 
         let journal = Journal::open(&path).unwrap();
-        let operations = journal.operations();
-        let in_flight = operations.in_flight().unwrap().operations;
-        match operations.key(b"key").unwrap().unwrap() {
+        let in_flight = journal.in_flight().unwrap().0;
+        match journal.key(b"key").unwrap().unwrap() {
             KeyState::Ended { outcome, .. } if !dies => {
                 assert_eq!(outcome, Outcome::Succeeded(b"done".into()));
                 assert!(in_flight.is_empty());

@@ -22,7 +22,7 @@ fn is_noticed(name: &str, remove: impl FnOnce(&Directory)) -> bool {
     journal.check_in_place().unwrap();
     let known = export(&journal);
     remove(&directory);
-    let started = journal.operations().begin(Start::new("second", b""));
+    let started = journal.begin(Start::new("second", b""));
     let Err(error) = started else { return false };
     assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
     assert!(error.to_string().contains("was removed or replaced"), "{error}");
@@ -64,7 +64,7 @@ fn a_removed_journal_is_made_anew_with_all_records() {
     assert!(Journal::open(&path).unwrap_err().is_held());
     drop((journal, again));
     let opened = Journal::open(&path).unwrap();
-    assert!(opened.operations().find("second").unwrap().is_some());
+    assert!(opened.operation("second").unwrap().is_some());
 }
 
 /// It is one that nothing was written to yet.
@@ -94,5 +94,5 @@ fn a_removed_journal_takes_the_place_of_no_other() {
     let error = journal.recreate(Duration::ZERO).unwrap_err();
     assert!(error.is_held(), "{error}");
     let other = Journal::open(&path).unwrap();
-    assert!(other.operations().find("first").unwrap().is_none());
+    assert!(other.operation("first").unwrap().is_none());
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use trueup_journal::{
-    Error, ErrorKind, Journal, Loss, Start, check, check_not_held, export, lock_file, repair,
+    Error, ErrorKind, Journal, Start, check, check_not_held, export, lock_file, repair,
 };
 
 use crate::common::execute;
@@ -27,12 +27,12 @@ const CALLS: [(&str, Call); 6] = [
     ("open", |path| Journal::open(path).map(drop)),
     ("read", |path| {
         let journal = Journal::open_read_only(path)?;
-        journal.operations().in_flight().map(drop)
+        journal.in_flight().map(drop)
     }),
     ("check", |path| check(path).map(drop)),
     ("export", |path| export(path, &mut Vec::new())),
-    ("repair", |path| repair(path, Loss::Refuse).map(drop)),
-    ("accept", |path| repair(path, Loss::Accept).map(drop)),
+    ("repair", |path| repair(path, false).map(drop)),
+    ("accept", |path| repair(path, true).map(drop)),
 ];
 
 /// Not a test of its own: prints what a call returns, and what memory it took.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use trueup_journal::{Begun, Journal, Keep, KeyState, Outcome, Start};
+use trueup_journal::{Journal, Keep, KeyState, Outcome, Start};
 
 use crate::common::{Disk, at};
 
@@ -28,17 +28,17 @@ fn of_64_that_begin_with_one_key_one_executes() {
                     };
                     start.wait();
                     loop {
-                        match journal.operations().begin(Start::new(&name, b"").key(key)).unwrap() {
-                            Begun::Execute(execution) => {
+                        match journal.begin(Start::new(&name, b"").key(key)).unwrap() {
+                            Ok(execution) => {
                                 executed.fetch_add(1, Ordering::Relaxed);
                                 execution.succeeded(b"once", at(0)).unwrap();
                             }
-                            Begun::Repeated(KeyState::InProgress { .. }) => thread::yield_now(),
-                            Begun::Repeated(KeyState::Ended { outcome, .. }) => {
+                            Err(KeyState::InProgress { .. }) => thread::yield_now(),
+                            Err(KeyState::Ended { outcome, .. }) => {
                                 assert_eq!(outcome, Outcome::Succeeded(b"once".into()));
                                 break;
                             }
-                            Begun::Repeated(other) => panic!("{other:?}, though no process died"),
+                            Err(other) => panic!("{other:?}, though no process died"),
                         }
                     }
                 });
@@ -46,14 +46,14 @@ fn of_64_that_begin_with_one_key_one_executes() {
         });
         assert_eq!(executed.into_inner(), 1);
     }
-    assert!(journal.operations().in_flight().unwrap().operations.is_empty());
+    assert!(journal.in_flight().unwrap().0.is_empty());
 }
 
 #[test]
 fn threads_share_a_sync() {
     let disk = Disk::formatted();
     let journal = Journal::open_on(disk.clone()).unwrap();
-    journal.operations().begin(Start::new("first", b"")).unwrap();
+    drop(journal.begin(Start::new("first", b"")).unwrap());
     // While one sync lasts, all others gather.
     disk.slow_down(Duration::from_millis(5));
     let before = journal.stats();
@@ -65,8 +65,8 @@ fn threads_share_a_sync() {
                 start.wait();
                 for round in 0..4 {
                     let name = format!("{thread}-{round}");
-                    journal.operations().begin(Start::new(&name, b"")).unwrap();
-                    let error = journal.operations().begin(Start::new(&name, b"")).unwrap_err();
+                    drop(journal.begin(Start::new(&name, b"")).unwrap());
+                    let error = journal.begin(Start::new(&name, b"")).unwrap_err();
                     assert!(error.refusal().is_some(), "a refusal leaves the others alone");
                 }
             });
@@ -76,7 +76,7 @@ fn threads_share_a_sync() {
     let (syncs, writes) = (after.syncs - before.syncs, THREADS as u64 * 4);
     assert_eq!(syncs, after.commits - before.commits, "one sync a commit");
     assert!(syncs <= writes / 4, "{syncs} syncs for {writes} writes");
-    assert_eq!(journal.operations().in_flight().unwrap().operations.len() as u64, writes + 1);
+    assert_eq!(journal.in_flight().unwrap().0.len() as u64, writes + 1);
 }
 
 #[test]
@@ -84,13 +84,13 @@ fn a_compaction_between_writes_disturbs_no_writer() {
     let journal = Journal::open_on(Disk::formatted()).unwrap();
     thread::scope(|scope| {
         for thread in 0..8 {
-            let operations = journal.operations();
+            let journal = journal.clone();
             scope.spawn(move || {
                 for round in 0..20 {
                     let name = format!("{thread}-{round}");
-                    operations.begin(Start::new(&name, b"")).unwrap();
-                    operations.resume(&name).unwrap().succeeded(b"", at(0)).unwrap();
-                    assert!(operations.find(&name).unwrap().is_some());
+                    drop(journal.begin(Start::new(&name, b"")).unwrap());
+                    journal.resume(&name).unwrap().succeeded(b"", at(0)).unwrap();
+                    assert!(journal.operation(&name).unwrap().is_some());
                 }
             });
         }
@@ -98,5 +98,5 @@ fn a_compaction_between_writes_disturbs_no_writer() {
             journal.compact().unwrap();
         }
     });
-    assert_eq!(journal.operations().forget(Keep::Latest(0)).unwrap(), 160);
+    assert_eq!(journal.forget_operations(Keep::Latest(0)).unwrap(), 160);
 }

@@ -5,12 +5,12 @@ use std::sync::Barrier;
 use std::thread;
 
 use proptest::prelude::*;
-use trueup_journal::{Backoff, Begun, Journal, KeyState, Refusal, Start};
+use trueup_journal::{Backoff, Journal, KeyState, Refusal, Start};
 
 use crate::common::{Disk, at, execute};
 
 fn refusal(journal: &Journal, nonce: &[u8], expires: u64, now: u64) -> Option<Refusal> {
-    let spent = journal.nonces().spend(nonce, at(expires), at(now));
+    let spent = journal.spend_nonce(nonce, at(expires), at(now));
     spent.err().map(|error| error.refusal().unwrap())
 }
 
@@ -18,7 +18,7 @@ fn refusal(journal: &Journal, nonce: &[u8], expires: u64, now: u64) -> Option<Re
 fn a_nonce_is_spent_once_across_restarts_until_it_expires() {
     let disk = Disk::formatted();
     let journal = Journal::open_on(disk.clone()).unwrap();
-    let is_spent = |journal: &Journal| journal.nonces().is_spent(b"n").unwrap();
+    let is_spent = |journal: &Journal| journal.is_nonce_spent(b"n").unwrap();
     assert!(!is_spent(&journal));
     assert_eq!(refusal(&journal, b"n", 10, 1), None);
     assert!(is_spent(&journal));
@@ -29,10 +29,10 @@ fn a_nonce_is_spent_once_across_restarts_until_it_expires() {
     let journal = Journal::open_on(disk.clone()).unwrap();
     assert!(is_spent(&journal));
     assert_eq!(refusal(&journal, b"n", 20, 2), Some(Refusal::NonceSpent));
-    assert_eq!(journal.nonces().forget(at(9)).unwrap(), 0);
+    assert_eq!(journal.forget_nonces(at(9)).unwrap(), 0);
     let commits = journal.stats().commits;
     assert_eq!(commits, 0, "nothing was forgotten, nothing is written");
-    assert_eq!(journal.nonces().forget(at(10)).unwrap(), 1);
+    assert_eq!(journal.forget_nonces(at(10)).unwrap(), 1);
     assert!(!is_spent(&journal));
     drop(journal);
     // The clock is set back: it would be valid again.
@@ -45,22 +45,22 @@ fn a_nonce_is_spent_once_across_restarts_until_it_expires() {
 fn a_token_that_expired_stays_so_when_the_clock_is_set_back() {
     let disk = Disk::formatted();
     let mut journal = Journal::open_on(disk.clone()).unwrap();
-    assert_eq!(journal.nonces().latest_time().unwrap(), None);
+    assert_eq!(journal.latest_time().unwrap(), None);
     let expired = Some(Refusal::NonceExpired);
     for (seen, expires) in [(20, 15), (30, 30)] {
-        journal.nonces().note_time(at(seen)).unwrap();
+        journal.note_time(at(seen)).unwrap();
         drop(journal);
         journal = Journal::open_on(disk.clone()).unwrap();
-        assert_eq!(journal.nonces().latest_time().unwrap(), Some(at(seen)));
+        assert_eq!(journal.latest_time().unwrap(), Some(at(seen)));
         assert_eq!(refusal(&journal, &[seen as u8], expires, 1), expired);
     }
     assert_eq!(journal.stats().commits, 0, "a refusal writes nothing");
-    journal.nonces().note_time(at(29)).unwrap();
+    journal.note_time(at(29)).unwrap();
     assert_eq!(journal.stats().commits, 0, "an earlier time writes nothing");
     // It is later when one is spent, too.
     assert_eq!(refusal(&journal, b"spent", 50, 40), None);
     assert_eq!(refusal(&journal, b"old", 35, 1), expired);
-    assert_eq!(journal.nonces().latest_time().unwrap(), Some(at(40)));
+    assert_eq!(journal.latest_time().unwrap(), Some(at(40)));
     assert_eq!(refusal(&journal, b"new", 41, 1), None);
 }
 
@@ -86,25 +86,24 @@ fn of_64_that_spend_a_nonce_one_does() {
 #[test]
 fn a_nonce_is_spent_with_the_start_of_an_operation_or_not_at_all() {
     let journal = Journal::open_on(Disk::formatted()).unwrap();
-    let operations = journal.operations();
     let start = |name, key| Start::new(name, b"").key(key).nonce(b"n", at(10), at(1));
     let execution = execute(&journal, start("a", b"1"));
     assert_eq!(refusal(&journal, b"n", 10, 1), Some(Refusal::NonceSpent));
 
     // A refused operation leaves nothing.
-    let refused = operations.begin(start("b", b"2")).unwrap_err();
+    let refused = journal.begin(start("b", b"2")).unwrap_err();
     assert_eq!(refused.refusal(), Some(Refusal::NonceSpent));
-    assert!(operations.find("b").unwrap().is_none());
-    assert_eq!(operations.key(b"2").unwrap(), None);
+    assert!(journal.operation("b").unwrap().is_none());
+    assert_eq!(journal.key(b"2").unwrap(), None);
     let in_flight = Start::new("a", b"").nonce(b"unspent", at(10), at(1));
-    let refused = operations.begin(in_flight).unwrap_err();
+    let refused = journal.begin(in_flight).unwrap_err();
     assert_eq!(refused.refusal(), Some(Refusal::InFlight));
     assert_eq!(refusal(&journal, b"unspent", 10, 1), None);
 
     // A request that is repeated with its approval gets its first answer.
     execution.succeeded(b"", at(2)).unwrap();
-    let repeated = operations.begin(start("a", b"1")).unwrap();
-    assert!(matches!(repeated, Begun::Repeated(KeyState::Ended { .. })));
+    let repeated = journal.begin(start("a", b"1")).unwrap();
+    assert!(matches!(repeated, Err(KeyState::Ended { .. })));
 }
 
 #[test]
@@ -113,23 +112,23 @@ fn a_backoff_ends_with_the_success_of_its_object() {
     let journal = Journal::open_on(disk.clone()).unwrap();
     let backoff = |tries| Backoff { tries, next: at(u64::from(tries) * 7) };
     let begin = |journal: &Journal| execute(journal, Start::new("a", b"").object(b"vm"));
-    journal.backoffs().set(b"other", backoff(9)).unwrap();
+    journal.set_backoff(b"other", backoff(9)).unwrap();
     begin(&journal).failed("1", Some(backoff(1)), at(1)).unwrap();
     begin(&journal).compensated("2", Some(backoff(2)), at(2)).unwrap();
     begin(&journal).failed("3", None, at(3)).unwrap();
     drop(journal);
     let journal = Journal::open_on(disk.clone()).unwrap();
     let all = BTreeMap::from([(b"other".to_vec(), backoff(9)), (b"vm".to_vec(), backoff(2))]);
-    assert_eq!(journal.backoffs().all().unwrap(), all);
+    assert_eq!(journal.backoffs().unwrap(), all);
     begin(&journal).succeeded(b"", at(4)).unwrap();
-    assert_eq!(journal.backoffs().find(b"vm").unwrap(), None);
-    journal.backoffs().clear(b"other").unwrap();
+    assert_eq!(journal.backoff(b"vm").unwrap(), None);
+    journal.clear_backoff(b"other").unwrap();
     let commits = journal.stats().commits;
-    journal.backoffs().clear(b"other").unwrap();
+    journal.clear_backoff(b"other").unwrap();
     assert_eq!(journal.stats().commits, commits);
     drop(journal);
     let journal = Journal::open_on(disk).unwrap();
-    assert!(journal.backoffs().all().unwrap().is_empty());
+    assert!(journal.backoffs().unwrap().is_empty());
 }
 
 proptest! {
@@ -149,7 +148,7 @@ proptest! {
                     drop(journal);
                     journal = Journal::open_on(disk.clone()).unwrap();
                 }
-                1 => drop(journal.nonces().forget(at(now)).unwrap()),
+                1 => drop(journal.forget_nonces(at(now)).unwrap()),
                 // A token is valid until one time.
                 _ => {
                     let expires = expires / 4 * 4 + u64::from(nonce);

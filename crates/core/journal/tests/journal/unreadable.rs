@@ -6,8 +6,7 @@ use std::io;
 
 use redb::{Builder, Database, ReadableTable as _, StorageBackend, TableDefinition};
 use trueup_journal::{
-    Begun, ErrorKind, Journal, Keep, KeyState, LedgerScope, Loss, Repaired, Start, Storage, check,
-    repair,
+    ErrorKind, Journal, Keep, KeyState, LedgerScope, Repaired, Start, Storage, check, repair,
 };
 use trueup_reconcile::Ledger as _;
 
@@ -84,29 +83,28 @@ fn damaged() -> Disk {
 #[test]
 fn recovery_lists_all_others_and_names_the_one() {
     let journal = Journal::open_on(damaged()).unwrap();
-    let operations = journal.operations();
-    let found = operations.in_flight().unwrap();
-    let names: Vec<_> = found.operations.iter().map(|found| &*found.name).collect();
+    let (found, unreadable) = journal.in_flight().unwrap();
+    let names: Vec<_> = found.iter().map(|found| &*found.name).collect();
     assert_eq!(names, ["a", "c"]);
-    let [(name, error)] = &found.unreadable[..] else {
-        panic!("{found:?}");
+    let [(name, error)] = &unreadable[..] else {
+        panic!("{unreadable:?}");
     };
     assert_eq!(name, "b");
     assert!(error.is_damaged() && error.remedy().is_some());
 
     // It is not executed again, under its name or with its key, and others are not held up.
     for error in [
-        operations.begin(Start::new("b", b"")).unwrap_err(),
-        operations.resume("b").unwrap_err(),
-        operations.find("b").unwrap_err(),
+        journal.begin(Start::new("b", b"")).unwrap_err(),
+        journal.resume("b").unwrap_err(),
+        journal.operation("b").unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
     }
-    let repeated = operations.begin(Start::new("d", b"").key(b"b")).unwrap();
+    let repeated = journal.begin(Start::new("d", b"").key(b"b")).unwrap();
     let in_doubt = KeyState::InDoubt { operation: "b".into() };
-    assert!(matches!(repeated, Begun::Repeated(state) if state == in_doubt));
-    operations.resume("a").unwrap().succeeded(b"", at(1)).unwrap();
-    assert_eq!(operations.forget(Keep::Latest(0)).unwrap(), 1);
+    assert!(matches!(repeated, Err(state) if state == in_doubt));
+    journal.resume("a").unwrap().succeeded(b"", at(1)).unwrap();
+    assert_eq!(journal.forget_operations(Keep::Latest(0)).unwrap(), 1);
     assert!(journal.failure().is_none());
     let mut out = Vec::new();
     let error = journal.export(&mut out).unwrap_err();
@@ -125,17 +123,16 @@ fn a_repair_that_may_lose_it_keeps_all_others() {
     let mut out = Vec::new();
     let error = trueup_journal::export(&path, &mut out).unwrap_err();
     assert!(error.is_damaged() && !out.is_empty());
-    let refused = repair(&path, Loss::Refuse).unwrap_err();
+    let refused = repair(&path, false).unwrap_err();
     assert!(refused.to_string().contains("cannot be read"), "{refused}");
     assert!(fs::read(&path).unwrap() == damaged);
     let kept = directory.0.join("journal.damaged");
-    let repaired = repair(&path, Loss::Accept).unwrap();
+    let repaired = repair(&path, true).unwrap();
     assert_eq!(repaired, Repaired::Reduced { damaged: kept });
     let counts = check(&path).unwrap();
     assert_eq!((counts.operations, counts.keys), (2, 2), "its key is free");
     let journal = Journal::open(&path).unwrap();
-    let found = journal.operations().in_flight().unwrap();
-    assert!(found.unreadable.is_empty());
+    assert!(journal.in_flight().unwrap().1.is_empty());
     let _b = execute(&journal, Start::new("b", b"").key(b"b"));
 }
 
@@ -180,9 +177,9 @@ fn no_record_affects_another() {
             drop(journal);
             if exported.is_err() && (is_long() || unreadable % 8 == 0) {
                 fs::write(&path, &image).unwrap();
-                repair(&path, Loss::Accept).unwrap();
+                repair(&path, true).unwrap();
                 check(&path).unwrap();
-                assert_eq!(repair(&path, Loss::Refuse).unwrap(), Repaired::Whole);
+                assert_eq!(repair(&path, false).unwrap(), Repaired::Whole);
             }
             unreadable += u32::from(exported.is_err());
         }
@@ -193,18 +190,17 @@ fn no_record_affects_another() {
 
 /// Calls everything, with arguments that meet every record.
 fn touch_everything(journal: &Journal) {
-    let operations = journal.operations();
     for name in ["one", "keyed", "two", "three", "open", "beside"] {
-        let _ = operations.find(name);
-        let _ = operations.key(name.as_bytes());
-        let _ = operations.resume(name).map(|it| it.in_doubt("why"));
-        let _ = operations.begin(Start::new(name, b"").key(b"key").object(b"vm3"));
-        let _ = operations.resume(name).map(|it| it.succeeded(b"", at(1)));
+        let _ = journal.operation(name);
+        let _ = journal.key(name.as_bytes());
+        let _ = journal.resume(name).map(|it| it.in_doubt("why"));
+        let _ = journal.begin(Start::new(name, b"").key(b"key").object(b"vm3"));
+        let _ = journal.resume(name).map(|it| it.succeeded(b"", at(1)));
     }
-    let _ = operations.begin(Start::new("x", b"").nonce(b"approved", at(20), at(4)));
-    let _ = journal.nonces().forget(at(50));
-    let _ = journal.backoffs().all();
-    let _ = journal.backoffs().find(b"vm3");
+    let _ = journal.begin(Start::new("x", b"").nonce(b"approved", at(20), at(4)));
+    let _ = journal.forget_nonces(at(50));
+    let _ = journal.backoffs();
+    let _ = journal.backoff(b"vm3");
     let _ = journal.scopes();
     let mut ledger = journal.ledger("rtnl", &LedgerScope::new("cookie 1", "boot 1")).unwrap();
     if let Ok(open) = ledger.open_intents() {
@@ -212,9 +208,9 @@ fn touch_everything(journal: &Journal) {
     }
     let _ = ledger.owned();
     for keep in [Keep::Latest(1), Keep::Latest(0)] {
-        operations.forget(keep).unwrap();
-        operations.forget_keys(keep).unwrap();
+        journal.forget_operations(keep).unwrap();
+        journal.forget_keys(keep).unwrap();
     }
-    operations.in_flight().unwrap();
+    journal.in_flight().unwrap();
     let _fresh = execute(journal, Start::new("fresh", b"").key(b"fresh"));
 }

@@ -77,7 +77,7 @@ fn a_repair_keeps_the_damaged_file_beside_a_link_of_its_name() {
         symlink(target, name).unwrap();
     }
     fs::write(&path, "").unwrap();
-    let repaired = trueup_journal::repair(&path, Loss::Accept).unwrap();
+    let repaired = trueup_journal::repair(&path, true).unwrap();
     let damaged = directory.0.join("journal.damaged.2");
     assert_eq!(repaired, Repaired::Emptied { damaged });
     assert_eq!(fs::read_to_string(&precious).unwrap(), PRECIOUS);
@@ -120,7 +120,7 @@ fn a_damaged_journal_with_another_name_is_repaired() {
     fs::write(&path, &whole[..whole.len() / 2]).unwrap();
     fs::hard_link(&path, directory.0.join("journal.damaged")).unwrap();
     assert!(Journal::open(&path).unwrap_err().is_damaged());
-    trueup_journal::repair(&path, Loss::Accept).unwrap();
+    trueup_journal::repair(&path, true).unwrap();
     record(&path).unwrap();
 }
 

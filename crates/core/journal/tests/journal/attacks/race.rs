@@ -112,7 +112,7 @@ fn record_anew(path: &Path) {
     make(path);
     compact(path).unwrap();
     fs::write(path, "").unwrap();
-    trueup_journal::repair(path, Loss::Accept).unwrap();
+    trueup_journal::repair(path, true).unwrap();
     trueup_journal::check(path).unwrap();
     let folder = path.parent().unwrap();
     for entry in fs::read_dir(folder).unwrap() {
