@@ -36,6 +36,6 @@ pub use ledger::JournalLedger;
 pub use lock::check_not_held;
 pub use maintenance::{Repaired, check, export, repair};
 pub use operation::{Keep, Operation, OperationState, Outcome};
-pub use operations::Start;
+pub use operations::{InFlight, Start};
 pub use storage::Storage;
 pub use trueup_reconcile::LedgerScope;

@@ -26,6 +26,11 @@ pub struct Start<'a> {
     nonce: Option<(&'a [u8], SystemTime, SystemTime)>,
 }
 
+/// The operations in flight, in the order in which they began, and the names of those whose record
+/// cannot be read, each with the reason. A [`repair`](crate::repair) that may lose records removes
+/// these.
+pub type InFlight = (Vec<Operation>, Vec<(String, Error)>);
+
 impl<'a> Start<'a> {
     /// Describes an operation by its name and `what` it does. The name is unique among operations
     /// in flight.
@@ -206,14 +211,12 @@ impl Journal {
         })
     }
 
-    /// Returns the operations that have not ended, in the order in which they began, and the names of
-    /// those whose record cannot be read, each with the reason. A [`repair`](crate::repair) that
-    /// accepts the loss removes these. It reads all operations that were not forgotten.
+    /// Returns the operations that have not ended. It reads all that were not forgotten.
     ///
     /// # Errors
     ///
     /// When the journal cannot be read.
-    pub fn in_flight(&self) -> Result<(Vec<Operation>, Vec<(String, Error)>), Error> {
+    pub fn in_flight(&self) -> Result<InFlight, Error> {
         let mut in_flight = Vec::new();
         let mut unreadable = Vec::new();
         self.read(|records| {

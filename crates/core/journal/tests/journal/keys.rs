@@ -70,10 +70,7 @@ fn a_key_is_refused_for_another_request_also_after_its_end_and_a_restart() {
     let (disk, journal) = opened();
     let ask = |journal: &Journal, what: &[u8], object: &[u8]| {
         let start = Start::new("name", what).object(object).key(b"k");
-        journal.begin(start).map(|begun| match begun {
-            Ok(execution) => Some(execution),
-            Err(_) => None,
-        })
+        journal.begin(start).map(Result::ok)
     };
     let is_refused = |journal: &Journal| {
         for (what, object) in [(&b"delete"[..], &b"a"[..]), (b"create", b"b"), (b"createa", b"")] {

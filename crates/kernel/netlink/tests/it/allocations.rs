@@ -94,7 +94,7 @@ fn a_batch_that_was_full_once_is_filled_without_an_allocation() {
     let fill = |batch: &mut Batch| {
         for route in routes.iter().cycle() {
             let pushed = batch.push(|buffer| codec::create(buffer, route, &existing));
-            if pushed.unwrap() == false {
+            if !pushed.unwrap() {
                 break;
             }
         }

@@ -249,7 +249,7 @@ pub(crate) fn a_small_receive_queue_shrinks_the_window() {
     let least = socket.set_receive_buffer(1).unwrap();
     assert!(least > 1, "{least}");
     let outcomes = send(&mut socket, 0..20, |n| n % 2 == 0);
-    assert!(outcomes.iter().all(|outcome| *outcome != None));
+    assert!(outcomes.iter().all(|outcome| outcome.is_some()));
 }
 
 pub(crate) fn a_lost_answer_is_unknown_and_never_success() {
@@ -716,7 +716,6 @@ pub(crate) fn wordy_answers_fit_the_queue_too() {
         while batch
             .push(|buffer| route(buffer, RTM_NEWROUTE, (0x0a00_0000, 8), UNICAST, attrs))
             .unwrap()
-            == true
         {}
         for outcome in socket.send_batch(&mut batch).unwrap() {
             let Some(Err(error)) = outcome else { panic!("{outcome:?}") };

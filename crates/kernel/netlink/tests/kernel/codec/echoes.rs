@@ -18,7 +18,7 @@ type Echo = (usize, u16, Vec<u8>);
 fn echoed(net: &mut Net, all: &[Encode<'_>]) -> (Vec<Answer>, Vec<Echo>) {
     let mut batch = Batch::new();
     for encode in all {
-        assert_eq!(batch.push(encode).unwrap(), true);
+        assert!(batch.push(encode).unwrap());
     }
     let mut echoes_seen = Vec::new();
     let outcomes = net.socket.send_batch_echoed(&mut batch, |index, message| {
@@ -212,7 +212,7 @@ pub(crate) fn every_message_is_echoed_however_small_the_queue() {
                         0 => codec::create(buffer, route, &existing),
                         _ => codec::delete(buffer, route, &existing),
                     });
-                    if added.unwrap() == false {
+                    if !added.unwrap() {
                         break;
                     }
                 }

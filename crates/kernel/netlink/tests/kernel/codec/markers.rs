@@ -85,7 +85,7 @@ fn nexthop_kept(net: &mut Net) -> bool {
         message.body(&[2, 0, OURS, 0, 0, 0, 0, 0]);
         message.attr_u32(NHA_ID, 7);
         message.attr(NHA_BLACKHOLE, &[]);
-        Ok(message.finish()?)
+        message.finish()
     })
     .unwrap();
     let mut request = Vec::new();
@@ -242,7 +242,7 @@ pub(crate) fn without_a_rule_nothing_is_said_of_rules() {
                 let mut message = MessageWriter::begin(buffer, rule::DELETE, 0);
                 message.body(&[if family == Family::Inet { 2 } else { 10 }, 0, 0, 0]);
                 message.body(&[0; 8]);
-                Ok(message.finish()?)
+                message.finish()
             })
             .unwrap();
         }
