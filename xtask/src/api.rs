@@ -178,8 +178,7 @@ fn public_paths(line: &str, modules: &BTreeSet<String>) -> String {
 
 /// The crates in an API's text that may not be in it.
 fn foreign(text: &str) -> BTreeSet<&str> {
-    let is_part = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == ':';
-    text.split(|letter: char| !is_part(letter))
+    text.split(|letter: char| !letter.is_alphanumeric() && !['_', ':'].contains(&letter))
         .filter_map(|path| path.split_once("::"))
         .map(|(first, _)| first)
         .filter(|first| first.starts_with(|letter: char| letter.is_lowercase()))

@@ -10,16 +10,17 @@ const VERSION: &str = "0.20.2";
 /// Checks all that needs no network, and the advisories where their database can be had.
 pub(crate) fn run() -> Result<()> {
     let program = install("cargo-deny", VERSION)?;
-    let check = |what: &[&str]| {
-        let mut command = Command::new(&program);
-        command
-            .args(["--locked", "check", "--hide-inclusion-graph"])
-            .args(what)
-            .current_dir(root());
-        command
-    };
-    show_and_run(&mut check(&["bans", "licenses", "sources"]))?;
-    match output(&mut check(&["advisories"])) {
+    let [mut here, mut online] =
+        [&["bans", "licenses", "sources"][..], &["advisories"]].map(|what| {
+            let mut command = Command::new(&program);
+            command
+                .args(["--locked", "check", "--hide-inclusion-graph"])
+                .args(what)
+                .current_dir(root());
+            command
+        });
+    show_and_run(&mut here)?;
+    match output(&mut online) {
         Ok(_) => println!("advisories ok"),
         Err(error) if error.contains("failed to fetch advisory database") => {
             println!("advisories: not checked, as their database cannot be reached");

@@ -104,10 +104,6 @@ struct Numbers {
 
 impl Numbers {
     fn of(log: &str) -> Numbers {
-        let after = |line: &str, word: &str| {
-            let (_, rest) = line.split_once(word)?;
-            rest.split_whitespace().next()?.parse().ok()
-        };
         let mut numbers = Numbers::default();
         for line in log.lines() {
             if let Some(executions) = after(line, "stat::number_of_executed_units:") {
@@ -120,6 +116,11 @@ impl Numbers {
         }
         numbers
     }
+}
+
+/// The number after a word of a line.
+fn after(line: &str, word: &str) -> Option<u64> {
+    line.split_once(word)?.1.split_whitespace().next()?.parse().ok()
 }
 
 /// The lines of a log that say what was found: from the panic on, without its backtrace.
@@ -147,15 +148,17 @@ mod tests {
 
     #[test]
     fn every_target_runs_unless_some_are_named() {
-        let strings = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
-        let chosen = |seconds, total, targets: &[&str]| {
-            let options = Options { seconds, total, seeds: false, targets: strings(targets) };
-            options.chosen(strings(&["file", "route"]))
-        };
-        assert_eq!(chosen(None, None, &[]), Ok((60, strings(&["file", "route"]))));
-        assert_eq!(chosen(Some(5), None, &["route"]), Ok((5, strings(&["route"]))));
-        assert_eq!(chosen(None, Some(60), &[]), Ok((30, strings(&["file", "route"]))));
-        assert!(chosen(None, None, &["rout"]).is_err());
+        let all = ["file".to_owned(), "route".to_owned()];
+        for (seconds, total, targets, expected) in [
+            (None, None, &[][..], Ok((60, all.to_vec()))),
+            (Some(5), None, &all[1..], Ok((5, all[1..].to_vec()))),
+            (None, Some(60), &[], Ok((30, all.to_vec()))),
+        ] {
+            let options = Options { seconds, total, seeds: false, targets: targets.to_vec() };
+            assert_eq!(options.chosen(all.to_vec()), expected);
+        }
+        let unknown = Options { targets: vec!["rout".to_owned()], ..Options::default() };
+        assert!(unknown.chosen(all.to_vec()).is_err());
     }
 
     #[test]

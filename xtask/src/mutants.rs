@@ -88,7 +88,7 @@ pub(crate) fn run(sample: Option<usize>, names: &[String]) -> Result<String> {
         if !names.is_empty() && names.iter().all(|name| name != group.name) {
             continue;
         }
-        let command = || {
+        let [mut list, mut run] = [(); 2].map(|()| {
             let mut command = std::process::Command::new(&program);
             command.arg("mutants").args(["--dir".as_ref(), tree.as_os_str()]);
             command.args(["--file", group.files]);
@@ -96,11 +96,10 @@ pub(crate) fn run(sample: Option<usize>, names: &[String]) -> Result<String> {
             command.args(["--exclude-re", r"replace \| with \^ in"]);
             command.args(["--exclude-re", "impl (fmt::)?(Debug|Display) for"]);
             command
-        };
-        let all = output(command().arg("--list"))?.lines().count();
+        });
+        let all = output(list.arg("--list"))?.lines().count();
         let shards = (all * GROUPS.len() / SAMPLE).max(1);
         let folder = root().join("target/mutants").join(group.name);
-        let mut run = command();
         run.args(["--in-place", "--baseline", "skip", "--timeout", "300"])
             .args(["--shard", &format!("{}/{shards}", seed % shards)])
             .args(["--sharding", "round-robin", "--no-shuffle"])
@@ -120,18 +119,17 @@ pub(crate) fn run(sample: Option<usize>, names: &[String]) -> Result<String> {
         if !status.code().is_some_and(|code| TRIED.contains(&code)) {
             return Err(format!("cargo-mutants: {status}"));
         }
-        let listed = |file: &str| -> Vec<String> {
-            let text = fs::read_to_string(folder.join("mutants.out").join(file));
-            text.unwrap_or_default().lines().map(str::to_owned).collect()
-        };
-        let caught = listed("caught.txt").len() + listed("timeout.txt").len();
-        let missed = listed("missed.txt");
+        let [noticed, timeout, missed, unviable] = ["caught", "timeout", "missed", "unviable"]
+            .map(|list| folder.join("mutants.out").join(list).with_extension("txt"))
+            .map(|list| fs::read_to_string(list).unwrap_or_default())
+            .map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>());
+        let caught = noticed.len() + timeout.len();
         if caught + missed.len() == 0 {
             return Err(format!("no mutant of {} was built: see {}", group.name, folder.display()));
         }
         sum.all += all;
         sum.caught += caught;
-        sum.unviable += listed("unviable.txt").len();
+        sum.unviable += unviable.len();
         for mutant in missed {
             match explained.reason(&mutant) {
                 Some(reason) => {
@@ -219,10 +217,9 @@ mod tests {
     fn a_mutant_is_explained_wherever_it_moves() {
         let text = "\"crates/a/src/b.rs: replace < with <= in c\" = \"they are never equal\"\n";
         let explained = Explained::parse(text).unwrap();
-        let reason = |mutant| explained.reason(mutant);
         let moved = "crates/a/src/b.rs:191:3: replace < with <= in c";
-        assert_eq!(reason(moved), Some("they are never equal"));
-        assert_eq!(reason("crates/a/src/b.rs:191:3: replace < with == in c"), None);
+        assert_eq!(explained.reason(moved), Some("they are never equal"));
+        assert_eq!(explained.reason("crates/a/src/b.rs:191:3: replace < with == in c"), None);
         assert!(Explained::parse("\"a\" = \"\"").is_err());
     }
 

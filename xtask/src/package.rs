@@ -38,18 +38,16 @@ pub(crate) fn run() -> Result<()> {
 /// Builds each crate alone: in a build of several a feature that one asks for is there for all.
 fn features(packages: &[Package]) -> Result<()> {
     for package in packages {
-        let check = |words: &[&str]| {
-            let common = ["clippy", "--quiet", "--package", &package.name];
-            show_and_run(&mut cargo(&[&common, words, &["--", "-Dwarnings"]].concat()))
-        };
-        check(&[])?;
-        if package.features.is_empty() {
-            continue;
+        let mut sets: Vec<Vec<&str>> = vec![vec![]];
+        if !package.features.is_empty() {
+            sets.extend([vec!["--all-features"], vec!["--no-default-features"]]);
         }
-        check(&["--all-features"])?;
-        check(&["--no-default-features"])?;
         for feature in package.features.iter().filter(|name| *name != "default") {
-            check(&["--no-default-features", "--features", feature])?;
+            sets.push(vec!["--no-default-features", "--features", feature]);
+        }
+        for words in sets {
+            let common = ["clippy", "--quiet", "--package", &package.name];
+            show_and_run(&mut cargo(&[&common, &words[..], &["--", "-Dwarnings"]].concat()))?;
         }
     }
     Ok(())

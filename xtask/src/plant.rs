@@ -90,27 +90,29 @@ pub(crate) fn run(only: &[String]) -> Result<String> {
 
 type Run = fn(&Path, &[Plant]) -> Result<String>;
 
+/// Builds a test program, and returns whether it passes.
+fn passes(tree: &Path, program: &str) -> Result<bool> {
+    let package = format!("trueup-{program}");
+    let target = program.split_once('/').map(|(_, target)| ["--test", target]);
+    let built = match &target {
+        Some(target) => build(tree, target)?,
+        None => build(tree, &["-p", &package, "--lib"])?,
+    };
+    Ok(run_one(&built, program, PROGRAM_ENDS)?.1.is_ok())
+}
+
 /// Plants the faults that test programs have to notice.
 fn run_programs(tree: &Path, plants: &[Plant]) -> Result<String> {
-    let passes = |program: &str| {
-        let package = format!("trueup-{program}");
-        let target = program.split_once('/').map(|(_, target)| ["--test", target]);
-        let built = match &target {
-            Some(target) => build(tree, target)?,
-            None => build(tree, &["-p", &package, "--lib"])?,
-        };
-        Ok::<_, String>(run_one(&built, program, PROGRAM_ENDS)?.1.is_ok())
-    };
     let programs: BTreeSet<_> = plants.iter().filter_map(Plant::program).collect();
     for program in programs {
-        if !passes(program)? {
+        if !passes(tree, program)? {
             return Err(format!("{program} fails without any fault"));
         }
     }
     let mut missed = Vec::new();
     for plant in plants {
         let (name, program) = (&plant.name, plant.program().unwrap_or_default());
-        if plant.planted(tree, || passes(program))? {
+        if plant.planted(tree, || passes(tree, program))? {
             missed.push(format!("{program} does not notice the fault {name}"));
         } else {
             println!("{name}:\n  noticed by {program}");
@@ -265,12 +267,12 @@ fn try_out(tree: &Path) -> Result<Noticed> {
 impl Noticed {
     /// Reads what the scenarios print.
     fn read(output: &str) -> Noticed {
-        let failed = |line: &str| {
-            let name = line.strip_prefix("test ")?.strip_suffix("FAILED")?;
-            Some(name.trim_end_matches([' ', '.']).to_owned())
-        };
         Noticed {
-            scenarios: output.lines().filter_map(failed).collect(),
+            scenarios: output
+                .lines()
+                .filter_map(|line| line.strip_prefix("test ")?.strip_suffix("FAILED"))
+                .map(|name| name.trim_end_matches([' ', '.']).to_owned())
+                .collect(),
             named: (1..=INVARIANTS)
                 .filter(|number| output.contains(&format!("invariant {number}")))
                 .collect(),

@@ -77,18 +77,17 @@ impl Program {
     /// Reads what cargo says about one artifact.
     fn read(message: &str) -> Option<Program> {
         let message: Value = serde_json::from_str(message).ok()?;
-        let text = |value: &Value| value.as_str().map(str::to_owned);
-        let manifest = PathBuf::from(text(&message["manifest_path"])?);
+        let manifest = PathBuf::from(message["manifest_path"].as_str()?);
         let dir = manifest.parent()?.to_owned();
         // A package's folder is named after its role.
         let role = dir.file_name()?.to_string_lossy().into_owned();
         let name = match message["target"]["kind"][0].as_str()? {
             "lib" | "proc-macro" => role,
-            _ => format!("{role}/{}", text(&message["target"]["name"])?),
+            _ => format!("{role}/{}", message["target"]["name"].as_str()?),
         };
         Some(Program {
             name,
-            path: text(&message["executable"])?.into(),
+            path: message["executable"].as_str()?.into(),
             dir,
             is_test: message["profile"]["test"] == true,
         })
@@ -290,17 +289,18 @@ mod tests {
 
     #[test]
     fn programs_are_named_after_package_and_target() {
-        let read = |kind: &str, target: &str, test: bool| {
+        for (kind, target, test, name) in [
+            ("test", "kernel", true, "rtnl/kernel"),
+            ("lib", "trueup_rtnl", true, "rtnl"),
+            ("bin", "demo", false, "rtnl/demo"),
+        ] {
             let message = format!(
                 r#"{{ "manifest_path": "/w/crates/kernel/rtnl/Cargo.toml", "executable": "/w/target/x",
                 "target": {{ "kind": ["{kind}"], "name": "{target}" }}, "profile": {{ "test": {test} }} }}"#
             );
-            Program::read(&message.replace('\n', "")).unwrap()
-        };
-        let test = read("test", "kernel", true);
-        assert_eq!((&*test.name, test.is_test), ("rtnl/kernel", true));
-        assert_eq!(read("lib", "trueup_rtnl", true).name, "rtnl");
-        assert!(!read("bin", "demo", false).is_test);
+            let program = Program::read(&message.replace('\n', "")).unwrap();
+            assert_eq!((&*program.name, program.is_test), (name, test));
+        }
         for other in [r#"{ "reason": "build-finished" }"#, r#"{ "executable": null }"#] {
             assert!(Program::read(other).is_none());
         }
@@ -308,14 +308,13 @@ mod tests {
 
     #[test]
     fn what_fails_is_named_and_what_hangs_is_stopped() {
-        let program = |name: &str, path: &str| Program {
-            name: name.to_owned(),
-            path: path.into(),
+        let count = Mutex::default();
+        let programs = ["true", "false"].map(|name| Program {
+            name: format!("x/{name}"),
+            path: format!("/bin/{name}").into(),
             dir: "/".into(),
             is_test: true,
-        };
-        let count = Mutex::default();
-        let programs = [program("x/true", "/bin/true"), program("x/false", "/bin/false")];
+        });
         let error = run_together(&programs, &count).unwrap_err();
         assert!(error.starts_with("x/false: ") && !error.contains("true"), "{error}");
         let mut sleep = Command::new("sleep");

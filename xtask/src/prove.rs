@@ -172,30 +172,34 @@ pub(crate) fn run(named: &[String], without: &[String]) -> Result<()> {
     need_ip()?;
     let built = Built::default();
     let (steps, alone) = (Steps::default(), Mutex::new(()));
-    let run_one = |step: &Step| {
-        steps.run(step.name, || {
-            let begun = Instant::now();
-            let ended = (step.run)(&built);
-            let result = match &ended {
-                Ok(summary) => format!("ok: {summary}"),
-                Err(error) => format!("FAILED: {error}"),
-            };
-            let row = table::Row::new(step.name, step.what, &result, begun.elapsed());
-            // After each step: what was found out is kept, whatever comes.
-            let _alone = alone.lock().unwrap_or_else(PoisonError::into_inner);
-            table::write(&[row])?;
-            ended
-        });
-    };
     thread::scope(|scope| {
         let (beside, others): (Vec<&Step>, Vec<&Step>) =
             chosen(named, without).partition(|step| step.name == BESIDE);
         for step in beside {
-            scope.spawn(|| run_one(step));
+            scope.spawn(|| steps.run(step.name, || step.run_and_write(&built, &alone)));
         }
-        others.into_iter().for_each(run_one);
+        for step in others {
+            steps.run(step.name, || step.run_and_write(&built, &alone));
+        }
     });
     steps.end()
+}
+
+impl Step {
+    /// Runs the step, and writes its row of the table, one step at a time.
+    fn run_and_write(&self, built: &Built, alone: &Mutex<()>) -> Result<String> {
+        let begun = Instant::now();
+        let ended = (self.run)(built);
+        let result = match &ended {
+            Ok(summary) => format!("ok: {summary}"),
+            Err(error) => format!("FAILED: {error}"),
+        };
+        let row = table::Row::new(self.name, self.what, &result, begun.elapsed());
+        // After each step: what was found out is kept, whatever comes.
+        let _alone = alone.lock().unwrap_or_else(PoisonError::into_inner);
+        table::write(&[row])?;
+        ended
+    }
 }
 
 /// The steps that are asked for, in their order.
@@ -203,10 +207,11 @@ fn chosen<'a>(
     named: &'a [String],
     without: &'a [String],
 ) -> impl Iterator<Item = &'static Step> + 'a {
-    let is_in = |all: &[String], step: &Step| all.iter().any(|name| name == step.name);
-    STEPS
-        .iter()
-        .filter(move |step| (named.is_empty() || is_in(named, step)) && !is_in(without, step))
+    STEPS.iter().filter(move |step| {
+        let [is_named, is_left_out] =
+            [named, without].map(|all| all.iter().any(|name| name == step.name));
+        (named.is_empty() || is_named) && !is_left_out
+    })
 }
 
 /// The test programs, built once, by the first step that needs them.
@@ -252,13 +257,11 @@ mod tests {
 
     #[test]
     fn steps_are_chosen_by_name_or_left_out() {
-        let names = |named: &[&str], without: &[&str]| {
-            let [named, without] = [named, without]
-                .map(|all| all.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>());
-            chosen(&named, &without).map(|step| step.name).collect::<Vec<_>>()
-        };
-        assert_eq!(names(&[], &[]).len(), STEPS.len());
-        assert_eq!(names(&["fuzz", "plants"], &[]), ["plants", "fuzz"]);
-        assert_eq!(names(&[], &["kernels"]).len(), STEPS.len() - 1);
+        let [fuzz, plants, kernels] = ["fuzz", "plants", "kernels"].map(str::to_owned);
+        assert_eq!(chosen(&[], &[]).count(), STEPS.len());
+        let named = [fuzz, plants];
+        let names: Vec<&str> = chosen(&named, &[]).map(|step| step.name).collect();
+        assert_eq!(names, ["plants", "fuzz"]);
+        assert_eq!(chosen(&[], &[kernels]).count(), STEPS.len() - 1);
     }
 }

@@ -194,13 +194,15 @@ fn annotated(text: &str) -> Vec<((Sort, u32), String)> {
     for line in text.lines().map(str::trim) {
         if let Some(comment) = line.strip_prefix("// ") {
             let mut words = comment.split_whitespace();
-            let numbered = |sort: Sort| move |word: &str| Some((sort, word.parse().ok()?));
-            let read: Option<Vec<_>> = match words.next() {
-                Some("fact" | "facts") => words.map(numbered(Sort::Fact)).collect(),
-                Some("invariant" | "invariants") => words.map(numbered(Sort::Invariant)).collect(),
-                Some("fault" | "faults") => words.map(Sort::fault).collect(),
-                _ => None,
-            };
+            let sort = words.next().unwrap_or_default();
+            let read: Option<Vec<_>> = words
+                .map(|word| match sort {
+                    "fact" | "facts" => Some((Sort::Fact, word.parse().ok()?)),
+                    "invariant" | "invariants" => Some((Sort::Invariant, word.parse().ok()?)),
+                    "fault" | "faults" => Sort::fault(word),
+                    _ => None,
+                })
+                .collect();
             labels.extend(read.unwrap_or_default());
         } else if let Some((_, rest)) = line.split_once("fn ").filter(|_| !labels.is_empty()) {
             let name = rest.split(['(', '<']).next().unwrap_or_default();
@@ -238,11 +240,10 @@ fn ended(one: &Shown, column: &str, ran: &Ran) -> String {
             (_, None) => "-".to_owned(),
         };
     }
-    let of = |place: &str| ran.get(&format!("{place}::{}", one.name));
-    match (of("kernel"), of("ledger")) {
-        (None, _) => "not run".to_owned(),
-        (Some(_), Some(ledger)) if ledger == "FAILED" => "FAILED without markers".to_owned(),
-        (Some(ended), _) => ended.clone(),
+    match ["kernel", "ledger"].map(|place| ran.get(&format!("{place}::{}", one.name))) {
+        [None, _] => "not run".to_owned(),
+        [Some(_), Some(ledger)] if ledger == "FAILED" => "FAILED without markers".to_owned(),
+        [Some(ended), _] => ended.clone(),
     }
 }
 
@@ -289,10 +290,8 @@ mod tests {
             // fault source-2\n/// Told.\npub(crate) fn three() {}\n// fact 7\nlet x = 1;\nfn four()
             // {}\n";
         let found = annotated(text);
-        let one = |sort, number, name: &str| ((sort, number), name.to_owned());
-        assert_eq!(
-            found,
-            [one(Sort::Fact, 53, "one"), one(Sort::Fact, 54, "one"), one(Sort::Source, 2, "three")]
-        );
+        let expected =
+            [(Sort::Fact, 53, "one"), (Sort::Fact, 54, "one"), (Sort::Source, 2, "three")];
+        assert_eq!(found, expected.map(|(sort, number, name)| ((sort, number), name.to_owned())));
     }
 }

@@ -82,9 +82,9 @@ pub(crate) fn emptied(folder: &Path) -> Result<()> {
 /// A table as pages have it.
 pub(crate) fn table(head: Vec<String>, rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let line = "|---".repeat(head.len());
-    let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-    let rows: String = rows.into_iter().map(row).collect();
-    format!("{}{line}|\n{rows}", row(head))
+    let rows: String =
+        rows.into_iter().map(|cells| format!("| {} |\n", cells.join(" | "))).collect();
+    format!("| {} |\n{line}|\n{rows}", head.join(" | "))
 }
 
 /// Replaces what a page has between two marks.
@@ -206,24 +206,18 @@ pub(crate) fn need(tools: &[Tool]) -> Result<()> {
 
 /// As [`need`], of Debian's packages that are missing.
 pub(crate) fn need_packages(missing: impl Fn() -> Vec<&'static str>) -> Result<()> {
-    let packages = missing();
+    let mut packages = missing();
+    if !packages.is_empty() && can_install() {
+        let install = ["install", "--quiet", "--yes", "--no-install-recommends"];
+        show_and_run(&mut apt_get(&["update", "--quiet"]))?;
+        show_and_run(apt_get(&install).args(&packages))?;
+        packages = missing();
+    }
     if packages.is_empty() {
         return Ok(());
     }
-    let remedy = |packages: &[&str]| {
-        let packages = packages.join(" ");
-        format!("needs of Debian's packages: {packages} (`sudo apt-get install {packages}`)")
-    };
-    if !can_install() {
-        return Err(remedy(&packages));
-    }
-    let install = ["install", "--quiet", "--yes", "--no-install-recommends"];
-    show_and_run(&mut apt_get(&["update", "--quiet"]))?;
-    show_and_run(apt_get(&install).args(&packages))?;
-    match missing()[..] {
-        [] => Ok(()),
-        ref packages => Err(remedy(packages)),
-    }
+    let names = packages.join(" ");
+    Err(format!("needs of Debian's packages: {names} (`sudo apt-get install {names}`)"))
 }
 
 /// Returns true if this user may have apt install packages.

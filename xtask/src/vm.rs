@@ -125,21 +125,14 @@ fn on_each(
 
 /// Runs the programs on one kernel.
 fn on(kernel: &str, accel: Option<Accel>, programs: &Programs, dir: &Path) -> Result<Ran> {
-    let file = |ending: &str| -> PathBuf { dir.join(format!("{kernel}.{ending}")) };
+    let [log, console, image] =
+        ["log", "console.log", "cpio"].map(|ending| dir.join(format!("{kernel}.{ending}")));
     if kernel == LOCAL {
-        return boot::here(programs, &file("log"));
+        return boot::here(programs, &log);
     }
     let package = package::unpacked(kernel, dir)?;
-    let image = file("cpio");
     initramfs::write(&image, &package, programs)?;
-    let machine = boot::Machine {
-        kernel: package.image,
-        initramfs: image,
-        accel,
-        log: file("log"),
-        console: file("console.log"),
-    };
-    machine.boot(programs)
+    boot::Machine { kernel: package.image, initramfs: image, accel, log, console }.boot(programs)
 }
 
 impl Options {
@@ -158,12 +151,13 @@ mod tests {
 
     #[test]
     fn the_local_kernel_is_run_for_the_tables_alone_unless_named() {
-        let kernels = |kernels: &[&str], write| {
-            let kernels = kernels.iter().map(|it| (*it).to_owned()).collect();
-            Options { kernels, write, ..Options::default() }.kernels().join(" ")
-        };
-        assert_eq!(kernels(&[], false), "6.1 6.12");
-        assert_eq!(kernels(&[], true), "local 6.1 6.12");
-        assert_eq!(kernels(&["6.1"], true), "6.1");
+        for (kernels, write, expected) in [
+            (vec![], false, "6.1 6.12"),
+            (vec![], true, "local 6.1 6.12"),
+            (vec!["6.1".to_owned()], true, "6.1"),
+        ] {
+            let options = Options { kernels, write, ..Options::default() };
+            assert_eq!(options.kernels().join(" "), expected);
+        }
     }
 }

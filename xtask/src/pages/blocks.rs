@@ -47,31 +47,29 @@ fn each_block_of_a_page_is_compared_or_says_why_not() {
     let untested =
         untested.map(|(page, begin, test)| format!("{page}: no test {test} for {begin:?}"));
     let unknown = pages.iter().flat_map(unknown);
-    let is_there = |name: &str, begin: &str| {
-        let page = pages.iter().find(|page| page.name == name);
-        let blocks = page.into_iter().flat_map(Page::blocks);
-        blocks.into_iter().any(|it| it.text.starts_with(begin))
-    };
     let all = COMPARED.iter().chain(&LEFT_OUT);
     let gone = all
-        .filter(|(name, begin, _)| !is_there(name, begin))
+        .filter(|(name, begin, _)| {
+            let page = pages.iter().find(|page| page.name == *name);
+            !page.into_iter().flat_map(Page::blocks).any(|it| it.text.starts_with(begin))
+        })
         .map(|(name, begin, _)| format!("{name}: no block begins with {begin:?}"));
     report(untested.chain(unknown).chain(gone));
 }
 
 fn unknown(page: &Page) -> Vec<String> {
     const RUST: [&str; 4] = ["rust", "standalone_crate", "no_run", "compile_fail"];
-    let is_known = |it: &&Block<'_>| {
-        let begins = |words: &[&str]| words.iter().any(|word| it.text.starts_with(word));
+    let mut unknown = Vec::new();
+    for Block { language, text, line, .. } in page.blocks() {
         let mut all = COMPARED.iter().chain(&LEFT_OUT);
-        it.language == "toml"
-            || RUST.iter().any(|word| it.language.starts_with(word))
-            || it.language.is_empty() && begins(&["use ", "# use ", "#"])
-            || all.any(|(name, begin, _)| *name == page.name && begins(&[begin]))
-    };
-    let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
-    let blocks = page.blocks();
-    let unknown = blocks.iter().filter(|it| !is_known(it));
-    let shown = unknown.map(|it| (page.at(it.line), first(it.text)));
-    shown.map(|(at, text)| format!("{at}: compared by no test: {text:?}")).collect()
+        let is_known = language == "toml"
+            || RUST.iter().any(|word| language.starts_with(word))
+            || language.is_empty() && ["use ", "# use ", "#"].iter().any(|it| text.starts_with(it))
+            || all.any(|(name, begin, _)| *name == page.name && text.starts_with(begin));
+        if !is_known {
+            let first = text.lines().next().unwrap_or_default();
+            unknown.push(format!("{}: compared by no test: {first:?}", page.at(line)));
+        }
+    }
+    unknown
 }

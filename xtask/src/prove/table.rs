@@ -58,13 +58,15 @@ fn rewritten(page: &str, rows: &[Row]) -> Result<String> {
 
 /// The commit that is checked out, and whether there is more than that.
 fn commit() -> String {
-    let git = |words: &[&str]| output(Command::new("git").args(words).current_dir(root()));
-    let name = git(&["rev-parse", "--short", "HEAD"]).unwrap_or_default();
     // The page itself is rewritten by each step.
-    let changed = git(&["status", "--porcelain", "--", ".", ":!docs/safety.md"]);
+    let [name, changed] = [
+        &["rev-parse", "--short", "HEAD"][..],
+        &["status", "--porcelain", "--", ".", ":!docs/safety.md"],
+    ]
+    .map(|words| output(Command::new("git").args(words).current_dir(root())));
     let more =
         if changed.is_ok_and(|changed| changed.trim().is_empty()) { "" } else { ", changed" };
-    format!("{}{more}", name.trim())
+    format!("{}{more}", name.unwrap_or_default().trim())
 }
 
 #[cfg(test)]
@@ -74,10 +76,9 @@ mod tests {
     #[test]
     fn the_rows_of_steps_that_ran_are_rewritten_and_others_stay() {
         let page = format!("a\n{BEGIN}{HEAD}| fuzz | x | ok | 60 min | abc |\n{END}\nb\n");
-        let minute = Duration::from_secs(60);
-        let row = |step, result| Row::new(step, "what", result, minute);
-        let page =
-            rewritten(&page, &[row("plants", "ok: 29\nmore"), row("fuzz", "a | b")]).unwrap();
+        let rows = [("plants", "ok: 29\nmore"), ("fuzz", "a | b")]
+            .map(|(step, result)| Row::new(step, "what", result, Duration::from_secs(60)));
+        let page = rewritten(&page, &rows).unwrap();
         let lines: Vec<_> = page.lines().collect();
         assert!(lines[4].starts_with("| fuzz | what | a \\| b | 1 min | "), "{page}");
         assert!(lines[5].starts_with("| plants | what | ok: 29 | 1 min | "), "{page}");

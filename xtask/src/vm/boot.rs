@@ -148,8 +148,8 @@ pub(super) fn here(programs: &Programs, log: &Path) -> Result<Ran> {
 /// and keeps all of it. Returns its exit code.
 fn follow(command: &mut Command, ran: &mut Ran, log: &mut File, first: Duration) -> Result<i32> {
     let name = line(command);
-    let failed = |error: std::io::Error| format!("{name}: {error}");
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(failed)?;
+    let path = Path::new(&name);
+    let mut child = at(path, command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn())?;
     let Some(stdout) = child.stdout.take() else {
         return Err(format!("{name}: no output"));
     };
@@ -159,7 +159,7 @@ fn follow(command: &mut Command, ran: &mut Ran, log: &mut File, first: Duration)
         let bound = if ran.release.is_empty() { first } else { BOUND };
         match lines.recv_timeout((start + bound).saturating_duration_since(Instant::now())) {
             Ok(text) => {
-                writeln!(log, "{text}").map_err(failed)?;
+                at(path, writeln!(log, "{text}"))?;
                 show(ran.take(&text));
             }
             Err(RecvTimeoutError::Disconnected) => break,
@@ -172,7 +172,7 @@ fn follow(command: &mut Command, ran: &mut Ran, log: &mut File, first: Duration)
             }
         }
     }
-    let status = child.wait().map_err(failed)?;
+    let status = at(path, child.wait())?;
     Ok(status.code().unwrap_or(-1))
 }
 

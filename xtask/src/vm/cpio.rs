@@ -71,13 +71,13 @@ impl<W: Write> Archive<W> {
         }
         // The kernel takes entries with one inode number for hard links of one file.
         let entry = Builder::new(&name).ino(self.paths.len() as u32).mode(mode);
-        let write = |size| -> io::Result<()> {
+        let size = u32::try_from(content.len()).map_err(|_| io::ErrorKind::FileTooLarge.into());
+        let written = size.and_then(|size| {
             let mut record = entry.write(&mut self.out, size);
             record.write_all(content)?;
             record.finish().map(drop)
-        };
-        let size = u32::try_from(content.len()).map_err(|_| io::ErrorKind::FileTooLarge.into());
-        at(path, size.and_then(write))
+        });
+        at(path, written)
     }
 }
 
@@ -111,12 +111,8 @@ mod tests {
             names.push((name, format!("{mode:o}"), content));
             rest = record.finish().unwrap();
         }
-        let entry = |name: &str, mode: &str, content: &str| {
-            (name.to_owned(), mode.to_owned(), content.to_owned())
-        };
-        assert_eq!(
-            names,
-            [entry("a", "40755", ""), entry("a/b", "100755", "12345"), entry("a/c", "120777", "b"),]
-        );
+        let expected = [("a", "40755", ""), ("a/b", "100755", "12345"), ("a/c", "120777", "b")]
+            .map(|(name, mode, content)| (name.to_owned(), mode.to_owned(), content.to_owned()));
+        assert_eq!(names, expected);
     }
 }

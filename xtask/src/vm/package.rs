@@ -64,11 +64,11 @@ fn numbers(name: &str) -> Vec<u64> {
 /// Fetches a package, again with a newer list if the archive no longer has it.
 fn fetch(name: &str, root: &Path) -> Result<()> {
     unpack(root, |parts| {
-        let download = || show_and_run(apt_get(&["download", "--quiet", name]).current_dir(parts));
-        match download() {
+        let mut download = apt_get(&["download", "--quiet", name]);
+        match show_and_run(download.current_dir(parts)) {
             Err(_) if can_install() => {
                 show_and_run(&mut apt_get(&["update", "--quiet"]))?;
-                download()
+                show_and_run(&mut download)
             }
             ended => ended.map_err(|error| format!("{error}: does `sudo apt-get update` help?")),
         }
@@ -100,10 +100,10 @@ mod tests {
 
     #[test]
     fn versions_are_compared_as_numbers() {
-        let newest = |names: [&'static str; 2]| names.into_iter().max_by_key(|name| numbers(name));
         let (nine, ten) =
             ("linux-image-6.12.9+deb12-cloud-amd64", "linux-image-6.12.10+deb12-cloud-amd64");
-        assert_eq!(newest([nine, ten]), Some(ten));
-        assert_eq!(newest([ten, nine]), Some(ten));
+        for names in [[nine, ten], [ten, nine]] {
+            assert_eq!(names.into_iter().max_by_key(|name| numbers(name)), Some(ten));
+        }
     }
 }

@@ -132,13 +132,15 @@ impl Ran {
 
     /// The counts, as the line that closes a run.
     pub(super) fn summary(&self) -> String {
-        let sum = |of: fn(&Outcome) -> u64| self.programs.iter().map(of).sum::<u64>();
+        let (mut passed, mut failed, mut skipped, mut not_applicable) = (0, 0, 0, 0);
+        for program in &self.programs {
+            passed += program.count.passed;
+            failed += program.count.failed;
+            skipped += program.count.skipped;
+            not_applicable += program.not_applicable;
+        }
         format!(
-            "{} passed, {} failed, {} skipped; {} not applicable",
-            sum(|p| p.count.passed),
-            sum(|p| p.count.failed),
-            sum(|p| p.count.skipped),
-            sum(|p| p.not_applicable)
+            "{passed} passed, {failed} failed, {skipped} skipped; {not_applicable} not applicable"
         )
     }
 }
