@@ -41,7 +41,6 @@ use crate::wire::{MessageWriter, NLA_TYPE_MASK, NLM_F_REQUEST};
 /// As for [`Socket::dump`], when the kernel could not be asked or gave an unexpected answer.
 pub fn marker(socket: &mut Socket, kind: Kind) -> Result<Option<bool>, Error> {
     match kind {
-        Kind::Route | Kind::Nexthop => Ok(Some(true)),
         Kind::Address => {
             let mut is_kept = true;
             for family in [AF_INET, AF_INET6] {
@@ -61,7 +60,8 @@ pub fn marker(socket: &mut Socket, kind: Kind) -> Result<Option<bool>, Error> {
             }
             found => found,
         },
-        _ => Ok(None),
+        // In the fixed header, on every kernel that has the kind.
+        _ => Ok(kind.bears_protocol().then_some(true)),
     }
 }
 
