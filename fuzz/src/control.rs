@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
 use trueup_control::{
-    Action, Approval, Backend, Config, Desired, Engine, Error, ErrorKind, Gate, JournalId,
-    Normalisers, Objects, Observed, Policy, Started, Task, Wait, parse_json, plan,
+    Action, Approval, Backend, Config, Engine, Error, ErrorKind, Gate, JournalId, Normalisers,
+    Objects, Observed, Policy, Started, Task, Wait, parse_json, plan,
 };
 use trueup_journal::{Journal, Start};
 use trueup_reconcile::{MemoryLedger, PassInput, Source as _};
@@ -89,7 +89,7 @@ pub fn operation(data: &[u8]) {
     drop(journal.begin(start).expect("a good disk"));
     let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
     let config = Config::default().with_lanes(std::num::NonZeroUsize::MIN).with_clock(move || now);
-    let mut engine = Engine::new(&SILENT, Desired::Unknown, &journal, config).expect("a thread");
+    let mut engine = Engine::new(&SILENT, None, &journal, config).expect("a thread");
     let mut ledger = MemoryLedger::default();
     let report = engine.reconcile(PassInput::new(&(), &(), &mut ledger, &())).expect("a good disk");
     assert!(!report.is_known());

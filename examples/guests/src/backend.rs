@@ -1,8 +1,8 @@
 //! The guests as a backend of trueup-control.
 
 use trueup_control::{
-    Action, Backend, BackendSubscription, Class, Error, ErrorClass, ErrorKind, Found, Object,
-    Observed, Started, Task, Verb,
+    Action, Backend, BackendSubscription, Error, ErrorClass, ErrorKind, Found, Object, Observed,
+    Started, Task, Verb,
 };
 use trueup_reconcile::{Hints, Subscribed};
 
@@ -123,14 +123,14 @@ impl Backend for Guests {
         }
     }
 
-    /// Classes what stops a guest or takes something from it as destructive. So is a commit: what
+    /// Counts what stops a guest or takes something from it as destructive. So is a commit: what
     /// the disk was at the snapshot is lost.
-    fn class(&self, action: &Action, observed: Option<&Object>) -> Class {
+    fn is_benign(&self, action: &Action, observed: Option<&Object>) -> bool {
         let is_stopped = || {
             let state = observed.and_then(|object| object.run_state.as_ref());
             state.is_some_and(|state| state.expose() == "stopped")
         };
-        let is_benign = match action.verb {
+        match action.verb {
             Verb::Create => true,
             Verb::SetRunState => {
                 action.all_changes().all(|change| change.new.expose() != "stopped")
@@ -146,10 +146,6 @@ impl Backend for Guests {
                 _ => true,
             }),
             _ => false,
-        };
-        match is_benign {
-            true => Class::Benign,
-            false => Class::Destructive,
         }
     }
 

@@ -1,4 +1,4 @@
-//! Actions: what a backend is asked to do, and whether that can lose data or stop service.
+//! Actions: what a backend is asked to do.
 
 use std::fmt;
 
@@ -46,15 +46,6 @@ pub struct Change {
     pub old: Option<Value>,
     /// Its value after, as desired.
     pub new: Value,
-}
-
-/// How much an action can cost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Class {
-    /// It loses no data and stops no service.
-    Benign,
-    /// It loses data or stops service, or that is not known.
-    Destructive,
 }
 
 impl Action {
@@ -149,15 +140,6 @@ impl fmt::Display for Verb {
             Verb::SetRunState => "set_run_state",
             Verb::Destroy => "destroy",
             Verb::Other(verb) => verb,
-        })
-    }
-}
-
-impl fmt::Display for Class {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Class::Benign => "benign",
-            Class::Destructive => "destructive",
         })
     }
 }

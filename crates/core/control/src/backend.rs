@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use trueup_reconcile::{ErrorClass, Hints, Subscribed, Subscription};
 
-use crate::{Action, Class, Error, ErrorKind, Object, Objects};
+use crate::{Action, Error, ErrorKind, Object, Objects};
 
 /// An API with tasks.
 ///
 /// Its methods are called from several threads at once, and bound their own waits. A panic in one
 /// counts as no answer. `start`, `task` and `find` of the objects of one [`lane`](Self::lane) are
-/// called one at a time; `observe`, `class` and `cancel` at any time.
+/// called one at a time; `observe`, `is_benign` and `cancel` at any time.
 pub trait Backend: Send + Sync + 'static {
     /// Returns all objects that there are, and which ones could not be read.
     ///
@@ -44,10 +44,10 @@ pub trait Backend: Send + Sync + 'static {
         Subscribed::Unsupported
     }
 
-    /// Returns how much an action can cost; `observed` is its object. What is not known is
-    /// destructive.
-    fn class(&self, _action: &Action, _observed: Option<&Object>) -> Class {
-        Class::Destructive
+    /// Returns true if an action loses no data and stops no service; `observed` is its object. What
+    /// is not known is not benign: it is destructive, and needs an approval.
+    fn is_benign(&self, _action: &Action, _observed: Option<&Object>) -> bool {
+        false
     }
 
     /// Starts an action. `request` names this one request: a backend that takes idempotency keys or

@@ -27,14 +27,14 @@ use trueup_reconcile::{Drained, Hints, OpKey, PassInput, Source, Status, Subscri
 pub use approvals::ApprovalRequest;
 pub use handle::{EngineHandle, Operation, Verdict};
 pub use job::JobState;
-pub use steps::{Step, StepsState};
+pub use steps::StepsState;
 
 use self::events::Events;
 use self::pass::Pass;
 use self::shared::{Shared, guarded};
 use crate::provider::LastKnown;
 use crate::report::op_key;
-use crate::{Backend, Config, Desired, Error, Objects, Observed, Provider, Report};
+use crate::{Backend, Config, Error, Objects, Observed, Provider, Report};
 
 /// Brings the objects of a backend into the desired state of a provider.
 ///
@@ -113,7 +113,7 @@ impl<B: Backend, P: Provider> Source for Engine<B, P> {
         let mut report = pass.run()?;
         let unread = report.unread.iter();
         self.unread_since = unread.map(|it| (it.key.clone(), it.since)).collect();
-        if let Desired::Known(objects) = self.last_known.desired() {
+        if let Some(objects) = self.last_known.desired() {
             self.last_desired = Some(objects.clone());
         }
         let statuses = std::mem::take(&mut self.statuses);
@@ -155,10 +155,8 @@ impl<B: Backend, P: Provider> Source for Engine<B, P> {
     fn changed_keys(&mut self, (): &(), (): &()) -> Option<Vec<OpKey>> {
         self.ask_provider();
         let last = self.last_desired.as_ref()?;
-        match self.last_known.desired() {
-            Desired::Known(now) => Some(changed(last, now).map(|key| op_key(key)).collect()),
-            Desired::Unknown => None,
-        }
+        let now = self.last_known.desired()?;
+        Some(changed(last, now).map(|key| op_key(key)).collect())
     }
 }
 

@@ -18,18 +18,16 @@ mod report;
 mod signed;
 mod watched_file;
 
-pub use action::{Action, Change, Class, Verb};
+pub use action::{Action, Change, Verb};
 pub use backend::{Backend, BackendSubscription, Found, Observed, Started, Task};
 pub use config::Config;
-pub use engine::{
-    ApprovalRequest, Engine, EngineHandle, JobState, Operation, Step, StepsState, Verdict,
-};
+pub use engine::{ApprovalRequest, Engine, EngineHandle, JobState, Operation, StepsState, Verdict};
 pub use error::{Error, ErrorKind};
 pub use gate::{ActionHash, Approval, Gate, Terms};
 pub use normalise::{Normalisers, lower_case, round_up, trim_end};
 pub use object::{Object, Objects, Value};
 pub use plan::{Plan, Policy, plan};
-pub use provider::{Desired, Fixed, Provider, ProviderSubscription};
+pub use provider::{Fixed, Provider, ProviderSubscription};
 pub use report::{ControlOp, Outcome, Pending, Report, Unread, Wait};
 #[cfg(feature = "signed")]
 pub use signed::public_key;

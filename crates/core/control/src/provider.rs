@@ -7,28 +7,20 @@ use trueup_reconcile::{Hints, Subscribed, Subscription};
 
 use crate::{Error, Objects};
 
-/// The desired state, as far as it is known.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Desired {
-    /// Nothing is known: nothing is written, whatever is there.
-    Unknown,
-    /// These objects are desired, and no others: without any it says that none is.
-    Known(Objects),
-}
-
 /// The subscription of a provider.
 pub type ProviderSubscription = Box<dyn Subscription<Error> + Send>;
 
 /// Provides the desired state.
 pub trait Provider: Send {
-    /// Returns the desired state as it is now. A pass calls it once, and waits for it: it has to
-    /// return soon.
+    /// Returns the desired state as it is now: these objects, and no others. `None` says that
+    /// nothing is known: nothing is written, whatever is there. A pass calls it once, and waits for
+    /// it: it has to return soon.
     ///
     /// # Errors
     ///
     /// When it cannot be read at the moment. The engine keeps what was known until
     /// [`Config::with_max_staleness`](crate::Config::with_max_staleness) is over.
-    fn desired(&mut self) -> Result<Desired, Error>;
+    fn desired(&mut self) -> Result<Option<Objects>, Error>;
 
     /// Subscribes for hints that the desired state may have changed, as
     /// [`Source::subscribe`](trueup_reconcile::Source::subscribe).
@@ -43,14 +35,13 @@ pub struct Fixed(Arc<Mutex<FixedState>>);
 
 #[derive(Debug)]
 struct FixedState {
-    desired: Desired,
+    desired: Option<Objects>,
     hints: Option<Hints>,
 }
 
-/// A desired state that never changes, such as that of an agent that has none yet:
-/// [`Desired::Unknown`].
-impl Provider for Desired {
-    fn desired(&mut self) -> Result<Desired, Error> {
+/// A desired state that never changes, such as that of an agent that has none yet: `None`.
+impl Provider for Option<Objects> {
+    fn desired(&mut self) -> Result<Option<Objects>, Error> {
         Ok(self.clone())
     }
 }
@@ -58,11 +49,11 @@ impl Provider for Desired {
 impl Fixed {
     /// Makes a provider of these objects.
     pub fn new(objects: Objects) -> Fixed {
-        Fixed(Arc::new(Mutex::new(FixedState { desired: Desired::Known(objects), hints: None })))
+        Fixed(Arc::new(Mutex::new(FixedState { desired: Some(objects), hints: None })))
     }
 
-    /// Sets the desired state, and requests a pass.
-    pub fn set(&self, desired: Desired) {
+    /// Sets the desired state, or that none is known, and requests a pass.
+    pub fn set(&self, desired: Option<Objects>) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.desired = desired;
         if let Some(hints) = &state.hints {
@@ -72,7 +63,7 @@ impl Fixed {
 }
 
 impl Provider for Fixed {
-    fn desired(&mut self) -> Result<Desired, Error> {
+    fn desired(&mut self) -> Result<Option<Objects>, Error> {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(state.desired.clone())
     }
@@ -85,7 +76,7 @@ impl Provider for Fixed {
 }
 
 impl<P: Provider + ?Sized> Provider for Box<P> {
-    fn desired(&mut self) -> Result<Desired, Error> {
+    fn desired(&mut self) -> Result<Option<Objects>, Error> {
         (**self).desired()
     }
 
@@ -97,7 +88,7 @@ impl<P: Provider + ?Sized> Provider for Box<P> {
 /// What a provider last said, and for how long it has failed since.
 #[derive(Debug)]
 pub(crate) struct LastKnown {
-    desired: Desired,
+    desired: Option<Objects>,
     /// The time of the last answer.
     answered: Option<SystemTime>,
     /// The time of the first failure since the last answer, and the last error.
@@ -106,14 +97,14 @@ pub(crate) struct LastKnown {
 
 impl LastKnown {
     pub(crate) fn new() -> LastKnown {
-        LastKnown { desired: Desired::Unknown, answered: None, failing: None }
+        LastKnown { desired: None, answered: None, failing: None }
     }
 
     /// Takes the provider's answer. What was known is kept for `max_staleness` after the last one.
     /// A clock that goes back makes an answer young again, never one that was stale already.
     pub(crate) fn update(
         &mut self,
-        answer: Result<Desired, Error>,
+        answer: Result<Option<Objects>, Error>,
         now: SystemTime,
         max_staleness: Duration,
     ) {
@@ -126,7 +117,7 @@ impl LastKnown {
             Err(error) => {
                 let age = self.answered.map(|at| now.duration_since(at).unwrap_or_default());
                 if age.is_none_or(|age| age > max_staleness) {
-                    self.desired = Desired::Unknown;
+                    self.desired = None;
                     self.answered = None;
                 }
                 let since = self.failing.as_ref().map_or(now, |(since, _)| *since);
@@ -135,8 +126,8 @@ impl LastKnown {
         }
     }
 
-    pub(crate) fn desired(&self) -> &Desired {
-        &self.desired
+    pub(crate) fn desired(&self) -> Option<&Objects> {
+        self.desired.as_ref()
     }
 
     pub(crate) fn failing(&self) -> Option<&(SystemTime, Error)> {

@@ -12,7 +12,7 @@ use trueup_path::{Readers, TrustedUsers};
 use trueup_reconcile::{Drained, Hints, Subscribed, Subscription};
 
 use crate::provider::ProviderSubscription;
-use crate::{Desired, Error, ErrorKind, Object, Objects, Provider, Value};
+use crate::{Error, ErrorKind, Object, Objects, Provider, Value};
 
 type Parse = dyn Fn(&[u8]) -> Result<Objects, Error> + Send;
 
@@ -55,10 +55,10 @@ impl WatchedFile {
 }
 
 impl Provider for WatchedFile {
-    fn desired(&mut self) -> Result<Desired, Error> {
+    fn desired(&mut self) -> Result<Option<Objects>, Error> {
         let bytes = self.read().map_err(|error| self.error(error))?;
         let objects = (self.parse)(&bytes).map_err(|error| self.error(error))?;
-        Ok(Desired::Known(objects))
+        Ok(Some(objects))
     }
 
     fn subscribe(&mut self, _: Hints) -> Subscribed<ProviderSubscription, Error> {

@@ -5,7 +5,6 @@
 mod administrator;
 mod config;
 mod endpoints;
-mod exposure;
 mod failure;
 mod lease;
 mod members;
@@ -14,7 +13,6 @@ mod runtime;
 mod store;
 mod watch;
 
-pub use administrator::Administrator;
+pub use administrator::{Administrator, Exposure};
 pub use config::{Config, User, read_password};
-pub use exposure::Exposure;
 pub use store::EtcdStore;

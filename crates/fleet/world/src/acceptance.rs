@@ -16,7 +16,7 @@ use std::sync::Arc;
 use trueup_net::{IfName, Kind, Prefix, Route, RouteKey};
 
 use crate::collector::Holdings;
-use crate::resource_key::ResourceKey;
+use crate::resources::ResourceKey;
 use crate::store::Entry;
 pub use accepted::{Accepted, Origin, Overlap, Refused};
 use barrier::Barrier;

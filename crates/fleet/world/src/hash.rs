@@ -1,4 +1,4 @@
-//! SHA-256, as deploys name content by it.
+//! SHA-256, as deploys name content by it, and hexadecimal digits.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,6 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::encoding::{read_hex, write_hex};
 use crate::{Error, ErrorKind};
 
 /// A SHA-256. In text and in serde it is 64 digits.
@@ -62,4 +61,23 @@ impl FromStr for Hash {
             Error::new(ErrorKind::Malformed, message)
         })
     }
+}
+
+/// Returns the value of a hexadecimal digit; `ten` is the digit of ten, and says the case.
+pub(crate) fn digit(byte: u8, ten: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        _ => byte.checked_sub(ten).filter(|over| *over < 6).map(|over| over + 10),
+    }
+}
+
+/// Writes bytes as hexadecimal digits of lower case.
+pub(crate) fn write_hex(bytes: &[u8], to: &mut impl fmt::Write) -> fmt::Result {
+    bytes.iter().try_for_each(|byte| write!(to, "{byte:02x}"))
+}
+
+/// Reads hexadecimal digits of lower case, so that bytes have one text.
+pub(crate) fn read_hex(digits: &[u8]) -> Option<Vec<u8>> {
+    let pairs = digits.chunks(2);
+    pairs.map(|pair| Some(digit(pair[0], b'a')? << 4 | digit(*pair.get(1)?, b'a')?)).collect()
 }

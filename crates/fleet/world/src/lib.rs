@@ -8,7 +8,6 @@ mod collector;
 mod deploys;
 #[cfg(feature = "embedded")]
 mod embedded;
-mod encoding;
 mod error;
 mod exporter;
 #[cfg(feature = "grants")]
@@ -16,7 +15,6 @@ mod grants;
 mod hash;
 mod keys;
 mod members;
-mod resource_key;
 mod resources;
 mod scheduler;
 mod session;
@@ -40,8 +38,7 @@ pub use exporter::{ExportOp, ExportReport, Exporter};
 pub use grants::{Grants, GrantsCheck, GrantsError, GrantsFollower, grants_public_key};
 pub use hash::Hash;
 pub use keys::Access;
-pub use resource_key::{Hosts, ResourceKey};
-pub use resources::{Collected, Export, Filter};
+pub use resources::{Collected, Export, Filter, Hosts, ResourceKey};
 pub use scheduler::{Schedule, Strategy};
 pub use session::{Exported, Keeper, Renewed, Session, SessionEvent, SessionStatus};
 pub use store::{

@@ -8,10 +8,6 @@ use crate::{Change, Entry, Error, ErrorKind, Watch, WatchConfig, World};
 
 impl World {
     /// Returns the hosts that have a session, each with the owner of that.
-    ///
-    /// # Errors
-    ///
-    /// Those of the store.
     pub fn members(&self) -> Result<BTreeMap<String, String>, Error> {
         let (_, entries) = self.store.read(&self.keys.hosts(), None)?;
         let members =
@@ -62,10 +58,6 @@ impl World {
     }
 
     /// Sets how many hosts there should be; none deletes it. Only an operator may.
-    ///
-    /// # Errors
-    ///
-    /// Those of the store.
     pub fn set_ideal_size(&self, size: Option<u64>) -> Result<Change, Error> {
         let value = size.map(|size| size.to_string().into_bytes());
         self.update(&self.keys.size(), None, |_| Ok(value.clone()))

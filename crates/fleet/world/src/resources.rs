@@ -1,15 +1,84 @@
 //! Resources: what hosts export, and collect.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
+use crate::keys::check_part;
 use crate::session::Mark;
 use crate::watch::Decoded;
 use crate::world::ATTEMPTS;
-use crate::{
-    Change, Entry, Error, ErrorKind, Hosts, LeaseId, ResourceKey, Revision, Watch, WatchConfig,
-    World,
-};
+use crate::{Change, Entry, Error, ErrorKind, LeaseId, Revision, Watch, WatchConfig, World};
+
+/// The hosts that are meant: one, or any.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Hosts {
+    /// Any host.
+    Any,
+    /// The host of this name.
+    One(String),
+}
+
+impl Hosts {
+    /// True if `host` is meant.
+    pub fn contains(&self, host: &str) -> bool {
+        match self {
+            Hosts::Any => true,
+            Hosts::One(name) => name == host,
+        }
+    }
+}
+
+/// The key of an exported resource.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ResourceKey {
+    /// The host that exports it.
+    pub exporter: String,
+    /// The hosts that it is for.
+    pub recipient: Hosts,
+    /// Its kind, such as `route`.
+    pub kind: String,
+    /// Its name: any bytes.
+    pub name: Vec<u8>,
+}
+
+impl ResourceKey {
+    /// Checks that each part is one that can be stored.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        check_part("a kind", self.kind.as_bytes())?;
+        check_part("a name", &self.name)?;
+        match &self.recipient {
+            Hosts::One(host) => check_part("a recipient", host.as_bytes()),
+            Hosts::Any => Ok(()),
+        }
+    }
+
+    /// Checks that it is an export of a host.
+    pub(crate) fn check_exporter(&self, host: &str) -> Result<(), Error> {
+        if self.exporter == host {
+            return Ok(());
+        }
+        let message = format!("{self}: only its exporter deletes it, and this is {host}");
+        Err(Error::new(ErrorKind::Denied, message))
+    }
+}
+
+/// Writes the name of the host, or `any`.
+impl fmt::Display for Hosts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Hosts::Any => f.write_str("any"),
+            Hosts::One(host) => f.write_str(host),
+        }
+    }
+}
+
+impl fmt::Display for ResourceKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, name) = (&self.kind, self.name.escape_ascii());
+        write!(f, "{kind} {name} of {} for {}", self.exporter, self.recipient)
+    }
+}
 
 /// An export, as its host declares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,10 +184,6 @@ pub struct Collected {
 impl World {
     /// Returns the resources for this host and for any that match one of the filters, as of one
     /// revision. No filter matches nothing.
-    ///
-    /// # Errors
-    ///
-    /// Those of the store.
     pub fn collect(&self, filters: &[Filter]) -> Result<Collected, Error> {
         let (revision, entries) = self.read_all(&self.collected_prefixes())?;
         let mut collected = Collected { revision, ..Collected::default() };
@@ -182,10 +247,6 @@ impl World {
     }
 
     /// Returns what this host exports, as of one revision.
-    ///
-    /// # Errors
-    ///
-    /// Those of the store.
     pub fn exports(&self) -> Result<BTreeMap<ResourceKey, Arc<Entry>>, Error> {
         let entries = self.own_entries(&BTreeSet::new())?.1;
         let own = (entries.into_iter())

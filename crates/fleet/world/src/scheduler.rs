@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::encoding::check_part;
+use crate::keys::check_part;
 use crate::watch::{Content, Decoded};
 use crate::world::{fence, write};
 use crate::{
@@ -123,10 +123,6 @@ impl Session {
     ///
     /// Two hosts that both take themselves for the leader do no harm: a choice is written only by
     /// the one whose key is in the store, on top of the choice that it has read.
-    ///
-    /// # Errors
-    ///
-    /// Those of the store.
     pub fn lead(&self, scheduler: &str, schedule: Schedule) -> Result<Option<Change>, Error> {
         check_part("a scheduler", scheduler.as_bytes())?;
         let world = self.world();
@@ -167,10 +163,6 @@ impl Session {
 impl World {
     /// Returns the hosts that offer themselves to a scheduler. An offer without a lease is none: it
     /// would outlive its host.
-    ///
-    /// # Errors
-    ///
-    /// Those of the store.
     pub fn offers(&self, scheduler: &str) -> Result<BTreeSet<String>, Error> {
         let (_, entries) = self.store.read(&self.keys.hosts(), None)?;
         let offers = entries.iter().filter_map(|entry| {

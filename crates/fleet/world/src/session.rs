@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use acquire::acquire;
 
-use crate::encoding::check_part;
+use crate::keys::check_part;
 use crate::{Compare, Error, ErrorKind, LeaseId, ResourceKey, World};
 
 pub(crate) use acquire::Mark;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::encoding::check_part;
+use crate::keys::check_part;
 use crate::watch::Decoded;
 use crate::{Change, Entry, Error, ErrorKind, Watch, WatchConfig, World};
 
@@ -18,10 +18,6 @@ impl World {
     }
 
     /// Sets the string of a namespace. Setting what is set changes nothing.
-    ///
-    /// # Errors
-    ///
-    /// Those of the store.
     pub fn set_string(&self, namespace: &str, value: &str) -> Result<Change, Error> {
         check_part("a namespace", namespace.as_bytes())?;
         let key = self.keys.shared("strings", namespace);
@@ -57,10 +53,6 @@ impl World {
     }
 
     /// Deletes the string of a namespace. A missing one is no error.
-    ///
-    /// # Errors
-    ///
-    /// Those of the store.
     pub fn delete_string(&self, namespace: &str) -> Result<Change, Error> {
         let key = self.keys.shared("strings", namespace);
         self.update(&key, None, |_| Ok(None))
@@ -68,10 +60,6 @@ impl World {
 
     /// Returns the map of a namespace: the value of each host that has set one. A value that is no
     /// text is an error in its own place.
-    ///
-    /// # Errors
-    ///
-    /// Those of the store.
     pub fn string_map(
         &self,
         namespace: &str,
@@ -85,10 +73,6 @@ impl World {
     }
 
     /// Sets this host's value in the map of a namespace. It outlives the host: delete it.
-    ///
-    /// # Errors
-    ///
-    /// Those of the store.
     pub fn set_own_string(&self, namespace: &str, value: &str) -> Result<Change, Error> {
         check_part("a namespace", namespace.as_bytes())?;
         let key = self.keys.named_of_host(self.host(), "strings", namespace);
@@ -96,10 +80,6 @@ impl World {
     }
 
     /// Deletes this host's value from the map of a namespace. A missing one is no error.
-    ///
-    /// # Errors
-    ///
-    /// Those of the store.
     pub fn delete_own_string(&self, namespace: &str) -> Result<Change, Error> {
         let key = self.keys.named_of_host(self.host(), "strings", namespace);
         self.update(&key, None, |_| Ok(None))

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::encoding::check_part;
-use crate::keys::Keys;
+use crate::keys::{Keys, check_part};
 use crate::{Compare, Entry, Error, ErrorKind, LeaseId, Revision, Store, Transaction, Write};
 
 /// The world, as one host sees it. Clones share the connection.
 ///
-/// Each call blocks for the store's timeout at most, times the few requests that it makes.
+/// Each call blocks for the store's timeout at most, times the few requests that it makes. It fails
+/// with the errors of the store; what else it fails with is said there.
 #[derive(Clone)]
 pub struct World {
     pub(crate) store: Arc<dyn Store>,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use trueup_contracts::control::check_backend;
-use trueup_control::{Backend as _, Class, Objects, Policy, Started, Task, plan};
+use trueup_control::{Backend as _, Objects, Policy, Started, Task, plan};
 use trueup_guests::backend::Guests;
 use trueup_guests::file::File;
 use trueup_guests::host::{Host, Parameters};
@@ -64,14 +64,14 @@ fn what_stops_a_guest_or_takes_something_is_destructive() {
     let observed = backend.observe().unwrap().objects;
     let owned = observed.keys().cloned().collect();
     let policy = Policy::ignore().with_create().with_destroy();
-    let classes = |text: &str| -> Vec<(String, Class)> {
+    let classes = |text: &str| -> Vec<(String, bool)> {
         let plan = plan(&objects(text), &observed, &owned, &normalisers(), policy);
-        let class = |action| backend.class(action, observed.get(&action.key));
+        let class = |action| backend.is_benign(action, observed.get(&action.key));
         let actions = plan.actions.iter();
         actions.map(|action| (format!("{} {}", action.key, action.verb), class(action))).collect()
     };
     let one = |action: &str, class| vec![(action.to_owned(), class)];
-    let (benign, destructive) = (Class::Benign, Class::Destructive);
+    let (benign, destructive) = (true, false);
     for (old, new, expected) in [
         ("running", "paused", one("web set_run_state", benign)),
         ("running", "stopped", one("web set_run_state", destructive)),

@@ -8,7 +8,7 @@ use qapi::qmp;
 use rustix::process::Signal;
 use serde_json::json;
 use trueup_control::{
-    Backend as _, Config, Desired, Engine, Fixed, Objects, Outcome, Pending, Policy, Report, Wait,
+    Backend as _, Config, Engine, Fixed, Objects, Outcome, Pending, Policy, Report, Wait,
 };
 use trueup_guests::backend::Guests;
 use trueup_guests::backup::Backup;
@@ -92,7 +92,7 @@ fn a_guest_that_hangs_holds_up_no_other() {
     // The guest hangs while a backup of it runs.
     let backup = "size = \"4MiB\", backups = [\"nightly\"]";
     let backup = FILE.replacen("size = \"4MiB\"", backup, 1);
-    provider.set(Desired::Known(objects(&backup)));
+    provider.set(Some(objects(&backup)));
     let is_running = |report: &Report| {
         let outcome = report.ops().first().map(|op| &op.outcome);
         matches!(outcome, Some(Outcome::Pending(Pending::Own(Wait::Running { .. }))))
@@ -104,7 +104,7 @@ fn a_guest_that_hangs_holds_up_no_other() {
     let changed = backup
         .replace("iops = 100", "iops = 200")
         .replace("00:01\" }", "00:01\" }\nnics.dmz.mac = \"52:54:00:00:00:02\"");
-    provider.set(Desired::Known(objects(&changed)));
+    provider.set(Some(objects(&changed)));
     let is_changed = || {
         let found = test.monitor("db").guest().unwrap();
         found.disks["root"].bounds.iops == 200 && found.nics.len() == 2

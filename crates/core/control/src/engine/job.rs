@@ -8,7 +8,7 @@ use super::flight::Phase;
 use super::shared::{Shared, of_key};
 use super::start::{JobStart, StartOutcome};
 use crate::record::Record;
-use crate::{Action, Backend, Class, Error, ErrorKind, Objects};
+use crate::{Action, Backend, Error, ErrorKind, Objects};
 
 /// The state of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,7 +119,7 @@ impl<B: Backend> Shared<B> {
         observed: &Objects,
     ) -> Result<Option<ApprovalRequest>, Error> {
         let object = observed.get(&action.key);
-        if self.class(action, object) == Class::Benign {
+        if self.is_benign(action, object) {
             return Ok(None);
         }
         let hash = self.config.gate.hash(action, object);

@@ -16,8 +16,8 @@ use super::start::StartOutcome;
 use crate::provider::LastKnown;
 use crate::report::op_key;
 use crate::{
-    Action, Approval, Backend, Class, ControlOp, Desired, Error, Failure, Objects, Observed,
-    Outcome, Pending, Plan, Report, Unread, Verb, Wait, plan,
+    Action, Approval, Backend, ControlOp, Error, Failure, Objects, Observed, Outcome, Pending,
+    Plan, Report, Unread, Verb, Wait, plan,
 };
 
 pub(super) struct Pass<'a, B: Backend> {
@@ -54,9 +54,8 @@ impl<B: Backend> Pass<'_, B> {
         self.commit_owners(&ended, &observed.objects)?;
         ops.add_ended(ended);
 
-        let desired = match self.last_known.desired() {
-            Desired::Known(objects) => objects,
-            Desired::Unknown => return Ok(self.report(ops, None, &observed)),
+        let Some(desired) = self.last_known.desired() else {
+            return Ok(self.report(ops, None, &observed));
         };
 
         // Plan, and select what may begin.
@@ -241,7 +240,7 @@ impl<B: Backend> Pass<'_, B> {
                 let object = observed.get(&action.key);
                 let mut approval = None;
                 // It can be approved while it waits for its backoff, too.
-                if shared.class(&action, object) == Class::Destructive {
+                if !shared.is_benign(&action, object) {
                     let hash = shared.config.gate.hash(&action, object);
                     let journal = shared.journal_id()?;
                     waiting.push(ApprovalRequest::new(hash, journal, action.clone()));

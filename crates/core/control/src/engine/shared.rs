@@ -14,9 +14,7 @@ use super::approvals::Approvals;
 use super::flight::{End, Flights};
 use crate::record::{Record, millis};
 use crate::report::parse_failure;
-use crate::{
-    Action, Backend, Class, Config, Error, ErrorKind, Failure, JournalId, Object, Observed,
-};
+use crate::{Action, Backend, Config, Error, ErrorKind, Failure, JournalId, Object, Observed};
 
 /// How far the time that the journal has may be behind.
 const TIME_STEP: Duration = Duration::from_secs(60);
@@ -215,9 +213,8 @@ impl<B: Backend> Shared<B> {
     }
 
     /// A backend that panics does not say that the action is benign.
-    pub(super) fn class(&self, action: &Action, observed: Option<&Object>) -> Class {
-        let class = guarded("the backend", || self.backend.class(action, observed));
-        class.unwrap_or(Class::Destructive)
+    pub(super) fn is_benign(&self, action: &Action, observed: Option<&Object>) -> bool {
+        guarded("the backend", || self.backend.is_benign(action, observed)).unwrap_or(false)
     }
 
     pub(super) fn request_pass(&self) {

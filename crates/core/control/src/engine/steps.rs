@@ -9,16 +9,6 @@ use super::shared::{of_key, other_action};
 use crate::record::Record;
 use crate::{Action, Backend, Error, ErrorKind};
 
-/// A step of a job.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Step {
-    /// What it does.
-    pub action: Action,
-    /// What undoes it, if a later step fails. Without one it stays.
-    pub compensation: Option<Action>,
-}
-
 /// The state of a job of several steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -45,23 +35,13 @@ pub enum StepsState {
 /// What the record of such a job has as its step, once a step has failed.
 const UNDO: &[u8] = b"undo ";
 
-impl Step {
-    /// Makes a step that stays if a later one fails.
-    pub fn new(action: Action) -> Step {
-        Step { action, compensation: None }
-    }
-
-    /// Sets the action that undoes it.
-    #[must_use]
-    pub fn with_compensation(mut self, compensation: Action) -> Step {
-        self.compensation = Some(compensation);
-        self
-    }
-}
+/// What a step does, and what undoes it if a later step fails. Without that it stays.
+type Step = (Action, Option<Action>);
 
 impl<B: Backend> EngineHandle<B> {
     /// Executes steps in order, each at most once for this idempotency key, and goes on where it
-    /// was if it is submitted again: also after a crash at any point. It does not wait for tasks.
+    /// was if it is submitted again: also after a crash at any point. It does not wait for tasks. A
+    /// step is an action, with the one that undoes it; without that one it stays.
     ///
     /// If a step fails, or is refused for good, those before it are undone, the last one first.
     /// That is recorded before it begins, so no crash makes the job go forward again.
@@ -70,7 +50,11 @@ impl<B: Backend> EngineHandle<B> {
     ///
     /// [`Invalid`](crate::ErrorKind::Invalid) if the key was used for other steps. Otherwise as
     /// [`submit_job`](Self::submit_job).
-    pub fn submit_steps(&self, idempotency_key: &str, steps: &[Step]) -> Result<StepsState, Error> {
+    pub fn submit_steps(
+        &self,
+        idempotency_key: &str,
+        steps: &[(Action, Option<Action>)],
+    ) -> Result<StepsState, Error> {
         check_job_key(idempotency_key)?;
         self.0.recover()?;
         let (name, what) = (self.steps_name(idempotency_key), definition(steps));
@@ -122,9 +106,9 @@ impl<B: Backend> EngineHandle<B> {
             Some(failed) => Some(failed),
             None => {
                 let mut failed = None;
-                for (number, step) in steps.iter().enumerate() {
+                for (number, (action, _)) in steps.iter().enumerate() {
                     let key = format!("{job}\0{number}");
-                    let why = match self.submit_job_unchecked(&key, step.action.clone())? {
+                    let why = match self.submit_job_unchecked(&key, action.clone())? {
                         JobState::Succeeded => continue,
                         JobState::Failed(why) => why,
                         JobState::Refused { class, message } if class.is_permanent() => message,
@@ -145,8 +129,8 @@ impl<B: Backend> EngineHandle<B> {
             return Ok(StepsState::Succeeded);
         };
         let mut left = String::new();
-        for (number, step) in steps.iter().enumerate().take(number).rev() {
-            let Some(compensation) = &step.compensation else {
+        for (number, (_, compensation)) in steps.iter().enumerate().take(number).rev() {
+            let Some(compensation) = compensation else {
                 continue;
             };
             let key = format!("{job}\0undo {number}");
@@ -204,8 +188,8 @@ fn failed_step(record: &[u8]) -> Option<(usize, String)> {
 /// Returns a hash of the steps, secrets left out: other steps with the same key have another one.
 fn definition(steps: &[Step]) -> Vec<u8> {
     let mut hash = Sha256::new();
-    for step in steps {
-        for action in [Some(&step.action), step.compensation.as_ref()] {
+    for (action, compensation) in steps {
+        for action in [Some(action), compensation.as_ref()] {
             let record = action.map(|action| Record::definition(action.clone()));
             let bytes = record.unwrap_or_default();
             hash.update((bytes.len() as u64).to_be_bytes());

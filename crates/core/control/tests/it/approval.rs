@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use trueup_control::{
-    ActionHash, Approval, ApprovalRequest, Class, Config, Engine, ErrorClass, ErrorKind, Fixed,
-    Gate, JobState, Outcome, Pending, Terms, Wait, public_key,
+    ActionHash, Approval, ApprovalRequest, Config, Engine, ErrorClass, ErrorKind, Fixed, Gate,
+    JobState, Outcome, Pending, Terms, Wait, public_key,
 };
 use trueup_reconcile::{MemoryLedger, Report as _};
 
@@ -63,7 +63,7 @@ fn request_of(state: JobState) -> Box<ApprovalRequest> {
 pub(crate) fn destructive(objects: [(&str, &str); 1]) -> Sim {
     let sim = Sim::new();
     sim.world().objects = crate::world::objects(objects);
-    sim.world().class = Class::Destructive;
+    sim.world().is_benign = false;
     sim
 }
 

@@ -1,8 +1,6 @@
 //! The backend of the simulated world.
 
-use trueup_control::{
-    Action, Backend, Class, Error, ErrorKind, Found, Object, Observed, Started, Task,
-};
+use trueup_control::{Action, Backend, Error, ErrorKind, Found, Object, Observed, Started, Task};
 
 use crate::world::{Mode, Says, Sim, SimTask};
 
@@ -29,8 +27,8 @@ impl Backend for Sim {
         key.split('/').next().unwrap_or_default().to_owned()
     }
 
-    fn class(&self, _: &Action, _: Option<&Object>) -> Class {
-        self.world().class
+    fn is_benign(&self, _: &Action, _: Option<&Object>) -> bool {
+        self.world().is_benign
     }
 
     fn start(&self, action: &Action, request: &str) -> Started {

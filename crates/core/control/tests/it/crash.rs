@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use trueup_control::{
-    Action, Approval, Class, Engine, Gate, JobState, Object, Objects, Provider, Terms, Verdict,
+    Action, Approval, Engine, Gate, JobState, Object, Objects, Provider, Terms, Verdict,
 };
 use trueup_journal::LedgerScope;
 use trueup_reconcile::{PassInput, Report as _, Source as _};
@@ -51,7 +51,7 @@ fn provider(script: Script) -> impl Provider {
         objects = [("new".to_owned(), Object::new().with("memory", "1"))].into();
         objects.insert("b".to_owned(), b.with_run_state("running"));
     }
-    desired.set(trueup_control::Desired::Known(objects));
+    desired.set(Some(objects));
     desired
 }
 
@@ -124,10 +124,7 @@ fn world(script: Script, mode: Mode, says: Says) -> Sim {
     world.objects.insert("b".to_owned(), object().with_run_state("stopped"));
     world.mode = mode;
     world.says = says;
-    world.class = match script {
-        Script::Approved => Class::Destructive,
-        _ => Class::Benign,
-    };
+    world.is_benign = script != Script::Approved;
     drop(world);
     sim
 }

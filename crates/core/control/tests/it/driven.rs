@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trueup_control::{Desired, Engine};
+use trueup_control::Engine;
 use trueup_loop::{Config, ErrorKind, Event, Loop};
 use trueup_reconcile::{Condition, MemoryLedger, OpKey, Report as _};
 
@@ -37,7 +37,7 @@ fn a_loop_drives_an_engine_and_tells_what_became_of_objects() {
 
     // The provider's hint begins a pass.
     sim.world().mode = Mode::Done;
-    desired.set(Desired::Known(objects([("a", "2"), ("b", "1")])));
+    desired.set(Some(objects([("a", "2"), ("b", "1")])));
     let revision = handle.change(|()| ()).unwrap();
     let tried = handle.wait_tried(revision, wait).unwrap();
     assert!(tried.objects.as_ref().is_some_and(|it| it.len() == 1));
@@ -75,7 +75,7 @@ fn an_api_that_is_not_reached_is_an_exception_and_an_event() {
 #[test]
 fn a_loop_without_a_desired_state_rests() {
     let sim = Sim::new();
-    let engine = sim.engine(Desired::Unknown);
+    let engine = sim.engine(None);
     let ledger = MemoryLedger::default();
     let running = Loop::new(engine, (), (), ledger, (), Config::default());
     let running = running.spawn("control").unwrap();

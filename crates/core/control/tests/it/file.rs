@@ -4,9 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
-use trueup_control::{
-    Desired, ErrorKind, Object, Objects, Provider, Value, WatchedFile, parse_json,
-};
+use trueup_control::{ErrorKind, Object, Objects, Provider, Value, WatchedFile, parse_json};
 use trueup_reconcile::{Drained, Hints, Subscribed};
 
 fn directory(name: &str) -> PathBuf {
@@ -28,14 +26,14 @@ fn a_file_is_desired_state_only_while_it_can_be_read() {
     fs::write(&path, "{}").unwrap();
     assert_eq!(watch.drain().unwrap(), Drained::Hint);
     assert_eq!(watch.drain().unwrap(), Drained::Nothing);
-    assert_eq!(file.desired().unwrap(), Desired::Known(Objects::new()));
+    assert_eq!(file.desired().unwrap(), Some(Objects::new()));
 
     let fields = r#"{"memory": "1", "password": {"secret": "x"}}"#;
     let text = format!(r#"{{"vm7": {{"fields": {fields}, "run_state": "running"}}}}"#);
     fs::write(directory.join("new"), text).unwrap();
     fs::rename(directory.join("new"), &path).unwrap();
     assert_eq!(watch.drain().unwrap(), Drained::Hint);
-    let Desired::Known(found) = file.desired().unwrap() else { panic!("unknown") };
+    let Some(found) = file.desired().unwrap() else { panic!("unknown") };
     let object = Object::new().with("memory", "1").with("password", "x");
     assert_eq!(found["vm7"], object.with_run_state("running"));
     assert!(found["vm7"].fields["password"].is_secret());

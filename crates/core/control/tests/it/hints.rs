@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use trueup_control::{
-    Action, Backend, BackendSubscription, Config, Desired, Engine, Error, ErrorKind, Observed,
+    Action, Backend, BackendSubscription, Config, Engine, Error, ErrorKind, Objects, Observed,
     Provider, ProviderSubscription, Started, Task, WatchedFile,
 };
 use trueup_reconcile::{Drained, Hints, Source as _, Subscribed, Subscription};
@@ -44,8 +44,8 @@ struct Counter(Arc<OwnedFd>, Drained);
 struct Hinted(Option<Counter>);
 
 impl Provider for Hinted {
-    fn desired(&mut self) -> Result<Desired, Error> {
-        Ok(Desired::Unknown)
+    fn desired(&mut self) -> Result<Option<Objects>, Error> {
+        Ok(None)
     }
 
     fn subscribe(&mut self, _: Hints) -> Subscribed<ProviderSubscription, Error> {
@@ -121,17 +121,17 @@ fn the_events_of_provider_and_backend_come_by_one_descriptor() {
 fn a_backend_alone_hints_and_one_that_fails_is_subscribed_to_again() {
     let counter = Arc::new(eventfd(1, EventfdFlags::NONBLOCK).unwrap());
     let answer = Subscribed::Active(Box::new(Counter(counter, Drained::Lost)) as _);
-    let mut alone = subscribe(Desired::Unknown, Some(answer)).unwrap();
+    let mut alone = subscribe(None, Some(answer)).unwrap();
     assert!(is_readable(alone.descriptor().unwrap()));
     assert_eq!(alone.drain().unwrap(), Drained::Lost);
 
-    let mut none = subscribe(Desired::Unknown, Some(Subscribed::Unsupported)).unwrap();
+    let mut none = subscribe(None, Some(Subscribed::Unsupported)).unwrap();
     assert!(none.descriptor().is_none());
     assert_eq!(none.drain().unwrap(), Drained::Nothing);
 
     let failed = Subscribed::Failed(Error::new(ErrorKind::Backend, "no events"));
     for answer in [Some(failed), None] {
-        assert_eq!(subscribe(Desired::Unknown, answer).unwrap_err(), ErrorKind::Backend);
+        assert_eq!(subscribe(None, answer).unwrap_err(), ErrorKind::Backend);
     }
 }
 

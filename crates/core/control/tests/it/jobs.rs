@@ -8,8 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use trueup_control::{
-    Action, Backend, Class, Config, Desired, Engine, Error, ErrorKind, JobState, Object, Observed,
-    Started, Task, Verb,
+    Action, Backend, Config, Engine, Error, ErrorKind, JobState, Object, Observed, Started, Task,
+    Verb,
 };
 use trueup_journal::Journal;
 use trueup_reconcile::{MemoryLedger, Report as _};
@@ -106,8 +106,8 @@ impl Backend for Lines {
         Ok(Observed::default())
     }
 
-    fn class(&self, _: &Action, _: Option<&Object>) -> Class {
-        Class::Benign
+    fn is_benign(&self, _: &Action, _: Option<&Object>) -> bool {
+        true
     }
 
     fn start(&self, _: &Action, request: &str) -> Started {
@@ -135,8 +135,7 @@ fn one_process() {
     };
     let journal = Journal::open_within(directory.join("journal"), Duration::from_secs(60));
     let lines = Lines(directory.join("lines"));
-    let engine =
-        Engine::new(lines, Desired::Unknown, &journal.unwrap(), Config::default()).unwrap();
+    let engine = Engine::new(lines, None, &journal.unwrap(), Config::default()).unwrap();
     let action = Action::new("a", Verb::Other("charge".into()));
     let state = engine.handle().submit_job("k", action).unwrap();
     assert_eq!(state, JobState::Succeeded);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trueup_control::{Desired, ErrorClass, JobState, Outcome, Pending, Verdict, Wait};
+use trueup_control::{ErrorClass, JobState, Outcome, Pending, Verdict, Wait};
 use trueup_journal::Start;
 use trueup_reconcile::{MemoryLedger, Report as _};
 
@@ -162,7 +162,7 @@ fn another_desired_object_ends_the_backoff() {
     sim.advance(599);
     pass(&mut engine, &mut ledger);
     assert_eq!(sim.world().starts, 2);
-    desired.set(Desired::Known(objects([("a", "2"), ("b", "1")])));
+    desired.set(Some(objects([("a", "2"), ("b", "1")])));
     pass(&mut engine, &mut ledger);
     assert_eq!(sim.world().starts, 3);
     sim.advance(1);

@@ -6,8 +6,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use trueup_control::{
-    Action, Backend, Class, Config, Desired, Engine, Error, Fixed, Found, Object, Objects,
-    Observed, Policy, Started, Task, Verb,
+    Action, Backend, Config, Engine, Error, Fixed, Found, Object, Objects, Observed, Policy,
+    Started, Task, Verb,
 };
 use trueup_journal::Journal;
 use trueup_reconcile::{MemoryLedger, Report as _, Source as _};
@@ -60,8 +60,8 @@ impl Backend for Lanes {
         lane_of(key)
     }
 
-    fn class(&self, _: &Action, _: Option<&Object>) -> Class {
-        Class::Benign
+    fn is_benign(&self, _: &Action, _: Option<&Object>) -> bool {
+        true
     }
 
     fn start(&self, action: &Action, _: &str) -> Started {
@@ -152,11 +152,11 @@ fn a_lane_that_hangs_holds_up_no_other() {
     let mut ledger = MemoryLedger::default();
     // One operation of each lane is in flight.
     sim.world().mode = Mode::Task(10);
-    desired.set(Desired::Known(objects([("vm1/b", "1")])));
+    desired.set(Some(objects([("vm1/b", "1")])));
     pass(&mut engine, &mut ledger);
     let release = sim.hold(|world| &mut world.start_waits);
     let all = [("vm1/a", "1"), ("vm1/b", "1")];
-    desired.set(Desired::Known(objects(all)));
+    desired.set(Some(objects(all)));
     pass(&mut engine, &mut ledger);
     let asked = |sim: &Sim| {
         let world = sim.world();
@@ -164,7 +164,7 @@ fn a_lane_that_hangs_holds_up_no_other() {
     };
     let before = asked(&sim);
     let all = [("vm1/a", "1"), ("vm1/b", "1"), ("vm2", "1")];
-    desired.set(Desired::Known(objects(all)));
+    desired.set(Some(objects(all)));
     let begun = Instant::now();
     pass(&mut engine, &mut ledger);
     assert!(begun.elapsed() < wait);
@@ -195,7 +195,7 @@ fn a_task_that_cannot_be_asked_about_holds_up_no_other_object() {
     let _subscription = engine.subscribe(&(), hints);
     let release = sim.hold(|world| &mut world.task_waits);
     pass(&mut engine, &mut ledger);
-    desired.set(Desired::Known(objects([("a", "1"), ("b", "1")])));
+    desired.set(Some(objects([("a", "1"), ("b", "1")])));
     let begun = Instant::now();
     for _ in 0..3 {
         pass(&mut engine, &mut ledger);

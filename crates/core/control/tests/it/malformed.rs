@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use trueup_control::{
-    Action, Backend, Class, Config, Engine, Error, ErrorClass, Fixed, Found, Object, Objects,
-    Observed, Policy, Started, Task, Wait,
+    Action, Backend, Config, Engine, Error, ErrorClass, Fixed, Found, Object, Objects, Observed,
+    Policy, Started, Task, Wait,
 };
 use trueup_journal::Journal;
 use trueup_reconcile::{MemoryLedger, PassInput, Report as _, Source as _};
@@ -52,9 +52,9 @@ impl Backend for Odd {
         key.to_owned()
     }
 
-    fn class(&self, _: &Action, _: Option<&Object>) -> Class {
-        self.odd("class");
-        Class::Benign
+    fn is_benign(&self, _: &Action, _: Option<&Object>) -> bool {
+        self.odd("is_benign");
+        true
     }
 
     fn start(&self, action: &Action, _: &str) -> Started {
@@ -127,7 +127,7 @@ fn whatever_a_backend_answers_once_it_answers_well_all_is_done() {
         unread("a"),
         unread(""),
     ]);
-    let calls = ["observe", "lane", "class", "start", "task", "find"];
+    let calls = ["observe", "lane", "is_benign", "start", "task", "find"];
     cases.extend(calls.map(panics));
     for (number, odd) in cases.into_iter().enumerate() {
         for restarts in [false, true] {

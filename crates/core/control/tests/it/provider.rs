@@ -1,6 +1,6 @@
 //! Desired states that are unknown, and providers that fail.
 
-use trueup_control::{Desired, Error, ErrorKind, Fixed, Object, Objects, Provider};
+use trueup_control::{Error, ErrorKind, Fixed, Object, Objects, Provider};
 use trueup_reconcile::{Ledger, MemoryLedger, Report as _};
 
 use crate::engine::pass;
@@ -18,7 +18,7 @@ fn an_unknown_desired_state_writes_nothing_for_an_hour() {
         (key.clone().into_bytes(), claim)
     });
     ledger.commit_outcomes(owned.collect()).unwrap();
-    let mut engine = sim.engine(Desired::Unknown);
+    let mut engine = sim.engine(None);
     for _ in 0..720 {
         let report = pass(&mut engine, &mut ledger);
         assert!(!report.is_known() && !report.converged() && report.ops().is_empty());
@@ -33,10 +33,10 @@ fn an_unknown_desired_state_writes_nothing_for_an_hour() {
     let desired = Fixed::new(all.clone());
     let mut engine = sim.engine(desired.clone());
     assert!(pass(&mut engine, &mut ledger).converged());
-    desired.set(Desired::Unknown);
+    desired.set(None);
     assert!(!pass(&mut engine, &mut ledger).converged());
     assert_eq!(sim.world().starts, 0);
-    desired.set(Desired::Known(Objects::new()));
+    desired.set(Some(Objects::new()));
     assert!(pass(&mut engine, &mut ledger).converged());
     assert_eq!(sim.world().starts, 50);
     assert!(sim.world().objects.is_empty());
@@ -45,7 +45,7 @@ fn an_unknown_desired_state_writes_nothing_for_an_hour() {
 struct Flaky(Fixed, std::sync::Arc<std::sync::atomic::AtomicBool>);
 
 impl Provider for Flaky {
-    fn desired(&mut self) -> Result<Desired, Error> {
+    fn desired(&mut self) -> Result<Option<Objects>, Error> {
         match self.1.load(std::sync::atomic::Ordering::Relaxed) {
             true => Err(Error::new(ErrorKind::Provider, "no route")),
             false => self.0.desired(),

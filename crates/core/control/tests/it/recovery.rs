@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use trueup_control::{
-    Desired, Engine, ErrorClass, ErrorKind, JobState, Objects, Outcome, Pending, Verdict, Wait,
+    Engine, ErrorClass, ErrorKind, JobState, Objects, Outcome, Pending, Verdict, Wait,
 };
 use trueup_reconcile::{Ledger, MemoryLedger, Report as _};
 
@@ -28,7 +28,7 @@ fn a_request_that_may_be_made_again_is_and_its_object_is_ours() {
         sim.advance(1);
         assert!(pass(&mut engine, &mut ledger).converged());
         assert_eq!((sim.world().starts, mode), (starts, mode));
-        desired.set(Desired::Known(Objects::new()));
+        desired.set(Some(Objects::new()));
         pass(&mut engine, &mut ledger);
         assert!(sim.world().objects.is_empty());
     }

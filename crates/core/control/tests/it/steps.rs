@@ -2,21 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use trueup_control::{Action, ErrorKind, Operation, Step, StepsState, Verb, Verdict, Wait};
+use trueup_control::{Action, ErrorKind, Operation, StepsState, Verb, Verdict, Wait};
 use trueup_journal::Journal;
 use trueup_reconcile::{MemoryLedger, PassInput, Source as _};
 
 use crate::world::{Mode, Says, Sim, fixed, snapshot};
 
-fn steps() -> Vec<Step> {
+fn steps() -> Vec<(Action, Option<Action>)> {
     let verb = |verb: &str, key: &str, label: &str| {
         Action::new(key, Verb::Other(verb.into())).with("label", label)
     };
     vec![
-        Step::new(verb("allocate", "disk", "one"))
-            .with_compensation(verb("free", "disk", "undo one")),
-        Step::new(verb("note", "log", "two")),
-        Step::new(verb("start", "vm", "three")).with_compensation(verb("stop", "vm", "undo three")),
+        (verb("allocate", "disk", "one"), Some(verb("free", "disk", "undo one"))),
+        (verb("note", "log", "two"), None),
+        (verb("start", "vm", "three"), Some(verb("stop", "vm", "undo three"))),
     ]
 }
 
@@ -171,7 +170,9 @@ fn a_step_that_cannot_be_undone_is_said_and_other_steps_need_another_key() {
     assert_eq!(submit(), StepsState::Failed(expected.to_owned()));
 
     let handle = &handle;
-    let kind = |key: &str, steps: &[Step]| handle.submit_steps(key, steps).unwrap_err().kind();
+    let kind = |key: &str, steps: &[(Action, Option<Action>)]| {
+        handle.submit_steps(key, steps).unwrap_err().kind()
+    };
     assert!(handle.submit_steps("k2", &steps()).is_ok());
     assert_eq!(kind("k2", &steps()[..2]), ErrorKind::Invalid);
     assert_eq!(kind("k\0", &steps()), ErrorKind::Invalid);

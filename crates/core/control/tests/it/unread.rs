@@ -1,8 +1,7 @@
 //! Objects that could not be read.
 
 use trueup_control::{
-    Desired, Engine, Error, ErrorKind, JobState, Object, Objects, Outcome, Pending, Policy, Report,
-    Wait,
+    Engine, Error, ErrorKind, JobState, Object, Objects, Outcome, Pending, Policy, Report, Wait,
 };
 use trueup_reconcile::{Ledger, MemoryLedger, PassInput, Report as _, Source as _, Utc};
 
@@ -130,7 +129,7 @@ fn what_is_neither_desired_nor_ours_does_not_hold_up_convergence() {
     assert_eq!(report.unread().len(), 1);
 
     // What is ours and to be destroyed does, and it stays ours.
-    desired.set(Desired::Known(Objects::new()));
+    desired.set(Some(Objects::new()));
     unread(&sim, "a");
     let report = pass(&mut engine, &mut ledger);
     assert!(!report.converged() && report.ops().is_empty() && report.undesired().is_empty());

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use trueup_control::{
-    Action, Class, Config, Engine, Error, ErrorKind, Fixed, Found, JournalId, Object, Objects,
-    Policy, Provider, Task, Verb,
+    Action, Config, Engine, Error, ErrorKind, Fixed, Found, JournalId, Object, Objects, Policy,
+    Provider, Task, Verb,
 };
 use trueup_journal::Journal;
 use trueup_reconcile::Hints;
@@ -54,7 +54,7 @@ pub(crate) struct World {
     pub(crate) mode: Mode,
     pub(crate) says: Says,
     pub(crate) is_reachable: bool,
-    pub(crate) class: Class,
+    pub(crate) is_benign: bool,
     pub(crate) tasks: BTreeMap<String, SimTask>,
     /// What became of each request.
     pub(crate) requests: BTreeMap<String, Found>,
@@ -113,7 +113,7 @@ impl Sim {
             mode: Mode::Done,
             says: Says::Truth,
             is_reachable: true,
-            class: Class::Benign,
+            is_benign: true,
             tasks: BTreeMap::new(),
             requests: BTreeMap::new(),
             effects: BTreeMap::new(),

@@ -9,7 +9,7 @@ use trueup_net::{IfName, IpNetwork, Prefix, Route};
 
 use super::accepted::Origin;
 use super::offer::Id;
-use crate::resource_key::ResourceKey;
+use crate::resources::ResourceKey;
 use crate::store::Revision;
 
 /// An export of another host to a prefix that this host exports, or to a part of it.

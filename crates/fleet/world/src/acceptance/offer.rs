@@ -9,7 +9,7 @@ use std::sync::Arc;
 use trueup_net::{IfName, Kind, NextHops, Prefix, Route, RouteKey, table};
 
 use super::accepted::Origin;
-use crate::resource_key::{Hosts, ResourceKey};
+use crate::resources::{Hosts, ResourceKey};
 use crate::store::{Entry, Revision};
 
 /// An export, in the order in which they are judged: on every host alike.

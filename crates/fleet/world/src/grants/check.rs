@@ -42,11 +42,10 @@ impl GrantsCheck {
     /// [`Invalid`](ErrorKind::Invalid) if the bytes are no public key, or a weak one.
     pub fn new(public_key: &[u8; 32]) -> Result<GrantsCheck, Error> {
         let key = VerifyingKey::from_bytes(public_key).ok().filter(|key| !key.is_weak());
-        let key = key.ok_or_else(|| {
+        key.map(|key| GrantsCheck { key, seen: None }).ok_or_else(|| {
             let text = "these bytes are no Ed25519 public key, or a weak one";
             Error::new(ErrorKind::Invalid, text)
-        })?;
-        Ok(GrantsCheck { key, seen: None })
+        })
     }
 
     /// Remembers the list that an earlier process saw last, as [`verify`](Self::verify) told it.

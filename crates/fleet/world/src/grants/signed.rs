@@ -3,7 +3,7 @@
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 
 use super::{Grants, GrantsError, malformed};
-use crate::encoding::read_hex;
+use crate::hash::read_hex;
 
 /// What is signed begins so: a signature of something else with the same key is none of a list.
 const CONTEXT: &[u8] = b"trueup world grants 1\0";

@@ -8,10 +8,6 @@ use crate::{Change, Error, ErrorKind, Watch, WatchConfig, World};
 
 impl World {
     /// Returns the signed list of grants as it is in the store, unverified; none if there is none.
-    ///
-    /// # Errors
-    ///
-    /// Those of the store.
     pub fn signed_grants(&self) -> Result<Option<Vec<u8>>, Error> {
         let entry = self.entry(&self.keys.grants())?;
         Ok(entry.map(|entry| entry.value))
