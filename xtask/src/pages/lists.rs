@@ -147,7 +147,7 @@ fn the_features_of_each_crate_are_listed_with_their_defaults() {
 
 #[test]
 fn the_keys_that_a_running_agent_cannot_take_are_listed() {
-    let path = "crates/agent/agent/src/watch/reload/options.rs";
+    let path = "crates/agent/agent/src/options.rs";
     let code = source(path);
     let keys = quoted_after(part(&code, "let differs = [", "];"), "(");
     let page = Page::read("crates/agent/cli/README.md");

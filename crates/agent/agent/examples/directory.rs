@@ -20,5 +20,5 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             println!("{name} {}", event.json());
         }
     })?;
-    Ok(watch.start()?.wait()?)
+    Ok(watch.run()?)
 }

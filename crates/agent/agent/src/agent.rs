@@ -3,23 +3,27 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::error::Result;
 use trueup_file::{File, TableNames};
+use trueup_netlink::Socket;
 use trueup_rtnl::Namespace;
 
 use crate::declared::Declared;
 use crate::desired_file::Writers;
+use crate::error::{Context as _, Result};
+use crate::options::Options;
 use crate::section::{Section, Sections};
-use crate::target::Target;
-use crate::watch::event::Event;
-use crate::watch::{Config, Observer, Watch};
+use crate::state::{self, NamespaceKey, State, StateFile};
 
 /// An agent of a network namespace. What it makes agree with a file is the network, sysctls, files and
 /// commands, and the [sections](Section) that were added.
 pub struct Agent {
-    pub(crate) target: Target,
+    /// Held open, so that all is done in the same one.
+    pub(crate) namespace: Namespace,
+    pub(crate) key: NamespaceKey,
     /// The name of the namespace, if it has one.
-    netns: Option<Namespace>,
+    pub(crate) netns: Option<Namespace>,
+    /// The directory of the journals; `None`: one of the usual ones.
+    pub(crate) state_directory: Option<PathBuf>,
     pub(crate) sections: Sections,
     on_note: Box<dyn Fn(&str) + Send + Sync>,
 }
@@ -32,10 +36,15 @@ impl Agent {
     ///
     /// When the namespace cannot be opened.
     pub fn new(netns: Option<&Namespace>, state: Option<PathBuf>) -> Result<Agent> {
-        let target = Target::open(netns, state)?;
+        let namespace = match netns {
+            Some(named) => named.open()?,
+            None => Namespace::current(),
+        };
         Ok(Agent {
-            target,
+            key: NamespaceKey::of(&namespace)?,
+            namespace,
             netns: netns.cloned(),
+            state_directory: state,
             sections: Sections::default(),
             on_note: Box::new(|_| {}),
         })
@@ -58,9 +67,43 @@ impl Agent {
         (self.on_note)(note);
     }
 
-    /// Returns where it works.
-    pub fn target(&self) -> &Target {
-        &self.target
+    /// Returns the namespace.
+    pub fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    /// Returns the journal.
+    ///
+    /// # Errors
+    ///
+    /// When there is no directory for it, or that is not known.
+    pub fn state_file(&self, options: &Options) -> Result<StateFile> {
+        self.find_state_file(options)?.with_context(state::no_state_directory)
+    }
+
+    /// Returns the journal, if there is a directory for it. Fails if that is not known.
+    pub(crate) fn find_state_file(&self, options: &Options) -> Result<Option<StateFile>> {
+        let agent = state::Agent::of(&options.network);
+        StateFile::find(self.state_directory.as_deref(), &self.key, &agent)
+    }
+
+    /// Locks the journal, to write it. Returns also whether it had another domain, and which other
+    /// files speak for the same, in words.
+    pub(crate) fn claim(&self, options: &Options) -> Result<(State, Vec<String>)> {
+        let state = self.state_file(options)?.claim(self.sections.ledgers())?;
+        let notes = state.announce_domain(options.network.domain())?;
+        Ok((state, notes))
+    }
+
+    /// Refuses without `CAP_NET_ADMIN` in the user namespace that owns the network namespace.
+    pub(crate) fn require_privilege(&self) -> Result<()> {
+        match Socket::open(&self.namespace)?.check_privilege() {
+            Err(error) if error.is_permission() => Err(error).context(
+                "may not change this network namespace, and nothing was changed: that takes \
+                 CAP_NET_ADMIN in the user namespace that owns it",
+            ),
+            asked => Ok(asked?),
+        }
     }
 
     /// Parses a text, which errors call `name`.
@@ -111,21 +154,5 @@ impl Agent {
     /// When it cannot be read, or is no desired state.
     pub fn read(&self, path: &Path, writers: Writers) -> Result<Declared> {
         Declared::read(path, writers, Duration::ZERO, &self.sections)
-    }
-
-    /// Reads a file and locks the journal, to run until it is stopped. `observer` is called with
-    /// each event.
-    ///
-    /// # Errors
-    ///
-    /// When the file cannot be read, or the agent could not run.
-    pub fn watch(
-        self,
-        path: &Path,
-        config: Config,
-        observer: impl FnMut(&Event<'_>) + Send + 'static,
-    ) -> Result<Watch> {
-        let observer: Observer = Box::new(observer);
-        Watch::open(path, self.target, self.netns, config, &self.sections, observer)
     }
 }

@@ -1,9 +1,10 @@
 //! One run of all that a file declares: until each part was tried once.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::mem::take;
+use std::sync::{Arc, Mutex};
 
-use crate::error::{Result, bail};
-use trueup_graph::{Snapshot, Verdict};
+use crate::error::{Result, bail, with_causes};
+use trueup_graph::{Failure, Snapshot, Verdict};
 use trueup_net::Devices;
 use trueup_reconcile::{Ledger, Outcome, Report as _};
 
@@ -12,10 +13,10 @@ use crate::declared::Declared;
 use crate::graph::{
     self, OnResult, OnceMaker, Passed, change_line, graph_verdict, is_of_file_or_command,
 };
-use crate::report::{ConflictRecord, OpText, OwnershipRecord, PassReport};
-use crate::section::{Part, SectionResult};
+use crate::lock;
+use crate::report::{OpText, PassReport, SectionResult};
+use crate::section::Part;
 use crate::state::LedgerOf;
-use crate::words::with_causes;
 use crate::world::recorder;
 
 /// What became of a run.
@@ -73,9 +74,9 @@ impl RunReport {
         for (part, result) in results {
             match (part, result) {
                 (_, Ok(report)) => reports.push(report),
-                (Part::Section(id), Err(error)) => {
+                (part, Err(error)) if part.is_of_user() => {
                     let why = with_causes(&error);
-                    failures.push(format!("{}: the pass could not run: {why}", id.name));
+                    failures.push(format!("{}: the pass could not run: {why}", part.name));
                 }
                 (_, Err(error)) if has_tried => {
                     failures.push(format!("the pass ended early: {error}"));
@@ -88,44 +89,32 @@ impl RunReport {
 
     /// Returns the devices that the last pass over the network knew.
     pub fn devices(&self) -> impl Iterator<Item = &Devices> {
-        self.all().find_map(PassReport::devices).into_iter()
-    }
-
-    fn all(&self) -> impl Iterator<Item = &dyn PassReport> {
-        self.reports.iter().map(|it| &**it)
+        PassReport::devices(self).into_iter()
     }
 }
 
 impl trueup_reconcile::Report for RunReport {
     fn converged(&self) -> bool {
-        self.failures.is_empty() && self.all().all(|report| report.converged())
+        self.failures.is_empty() && self.reports.iter().all(|report| report.converged())
     }
 
     fn outcomes(&self, visit: &mut dyn FnMut(trueup_reconcile::ReportedOp<'_>)) {
-        self.all().for_each(|report| report.outcomes(visit));
+        self.reports.iter().for_each(|report| report.outcomes(visit));
     }
 }
 
 impl PassReport for RunReport {
     fn ops(&self, visit: &mut dyn FnMut(&dyn OpText)) {
-        self.all().for_each(|report| report.ops(visit));
-    }
-
-    fn ownership(&self, visit: &mut dyn FnMut(OwnershipRecord)) {
-        self.all().for_each(|report| report.ownership(visit));
-    }
-
-    fn conflicts(&self) -> Vec<ConflictRecord> {
-        self.all().flat_map(PassReport::conflicts).collect()
-    }
-
-    fn notices(&self) -> Vec<String> {
-        self.all().flat_map(PassReport::notices).collect()
+        self.reports.iter().for_each(|report| report.ops(visit));
     }
 
     fn errors(&self) -> Vec<String> {
-        let errors = self.all().flat_map(PassReport::errors);
+        let errors = self.reports.iter().flat_map(|it| it.errors());
         errors.chain(self.failures.iter().cloned()).collect()
+    }
+
+    fn members(&self) -> Vec<&dyn PassReport> {
+        self.reports.iter().map(|it| &**it).collect()
     }
 }
 
@@ -136,16 +125,11 @@ impl Agent {
     ///
     /// When it could not begin: nothing was changed.
     pub fn apply(&self, declared: &Declared) -> Result<Applied> {
-        let target = &self.target;
-        target.require_privilege()?;
-        let (state, notes) = target.claim(&declared.options, &self.sections)?;
+        self.require_privilege()?;
+        let (state, notes) = self.claim(&declared.options)?;
         notes.iter().for_each(|note| self.note(note));
         let desired = match &declared.file.settings.world {
-            Some(named) => {
-                let collected = declared.collect(target, recorder(&state, named))?;
-                collected.notes.iter().for_each(|note| self.note(note));
-                collected.desired
-            }
+            Some(named) => self.collect(declared, recorder(&state, named))?.0,
             None => declared.desired(),
         };
         if !declared.exports().is_empty() {
@@ -157,46 +141,40 @@ impl Agent {
         let has_graph = graph::is_needed(&declared.file, &*graph_ledger)?;
         if has_graph {
             // What the kernel would refuse is known before a file is written.
-            let ledger = |of| Ok(Box::new(state.ledger(of)) as Box<dyn Ledger + Send>);
-            self.planned(declared, &desired, ledger)?;
+            self.planned(declared, &desired, |of| {
+                Ok(Box::new(state.ledger(of)) as Box<dyn Ledger + Send>)
+            })?;
         }
         let passed = Passed::default();
         let maker = OnceMaker {
-            scope: target.namespace.clone(),
-            options: declared.options.clone(),
+            scope: self.namespace.clone(),
             passed: passed.clone(),
             ledger: Box::new(move |of| state.ledger(of)),
         };
-        let parts = self.sections.parts(declared, &desired).into_iter();
-        let parts = parts.filter_map(|(part, desired)| {
-            Some((part, self.sections.of(part)?.once(&maker, part, desired)?))
-        });
+        let parts = declared.parts(&desired, &declared.options).into_iter();
         let changed = Arc::new(Mutex::new(Vec::new()));
-        let on_result = note_changes(&changed);
-        let (file, namespace) = (&declared.file, &target.namespace);
-        let parts = parts.collect();
-        let snapshot = graph::run_once(file, parts, namespace, graph_ledger, &on_result)?;
-        let changed = std::mem::take(&mut *changed.lock().unwrap_or_else(PoisonError::into_inner));
-        let changed = changed.iter().filter(|name| is_of_file_or_command(name));
-        let results = std::mem::take(&mut *passed.lock().unwrap_or_else(PoisonError::into_inner));
+        let noted = Arc::clone(&changed);
+        let on_result: OnResult = Arc::new(move |name: &str, result: &Result<_, Failure>| {
+            if *result == Ok(Verdict::Changed) && is_of_file_or_command(name) {
+                lock(&noted).push(name.to_owned());
+            }
+        });
+        let snapshot = graph::run_once(
+            &declared.file,
+            parts.map(|part| (part.part(), part.once(&maker))).collect(),
+            &self.namespace,
+            graph_ledger,
+            &on_result,
+        )?;
+        let results = take(&mut *lock(&passed));
         if results.is_empty() {
             bail!("the pass did not run");
         }
+        let changed = take(&mut *lock(&changed));
         Ok(Applied {
             passed: Some(RunReport::of(results).map_err(|error| declared.explain(error))),
-            changes: changed.map(|name| change_line(file, name)).collect(),
+            changes: changed.iter().map(|name| change_line(&declared.file, name)).collect(),
             snapshot: has_graph.then_some(snapshot),
         })
     }
-}
-
-/// Notes the vertices that have changed something.
-fn note_changes(changed: &Arc<Mutex<Vec<String>>>) -> OnResult {
-    let changed = Arc::clone(changed);
-    Arc::new(move |name, result| {
-        if *result == Ok(Verdict::Changed) {
-            let mut changed = changed.lock().unwrap_or_else(PoisonError::into_inner);
-            changed.push(name.to_owned());
-        }
-    })
 }

@@ -29,6 +29,7 @@ mod tests {
     use rustix::process::{Signal, dumpable_behavior};
 
     use super::*;
+    use crate::testing::Folder;
 
     const CHILD: &str = "TRUEUP_TEST_CORE_DUMPS";
 
@@ -50,16 +51,14 @@ mod tests {
 
     #[test]
     fn a_process_that_may_hold_a_password_leaves_no_core_dump() {
-        let directory = std::env::temp_dir().join(format!("trueup-dumps-{}", std::process::id()));
-        trueup_testkit::empty_directory(&directory).unwrap();
+        let directory = Folder::new("dumps");
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["core_dumps::tests::child", "--exact", "--nocapture"]);
-        let output = command.env(CHILD, "1").current_dir(&directory).output();
+        let output = command.env(CHILD, "1").current_dir(&directory.0).output();
         let status = output.unwrap().status;
         // It has come as far as to the crash.
         assert_eq!(status.signal(), Some(Signal::ABORT.as_raw()));
         assert!(!status.core_dumped());
-        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
-        std::fs::remove_dir_all(&directory).unwrap();
+        assert_eq!(directory.names(), [""; 0]);
     }
 }

@@ -1,35 +1,22 @@
 //! A file with its options, and what it declares with what other hosts export.
 
-mod cautions;
 mod missing;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::{Context as _, Error, Result};
-use trueup_file::{self as file, File};
+use crate::error::{Error, Result};
+use trueup_file::{self as file, File, Location};
 use trueup_net::Kind;
 use trueup_rtnl::Namespace;
-use trueup_world::{Accepted, Contest, Export, Filter, Protected};
+use trueup_world::{Export, Hosts, Protected};
 
-use crate::desired::Desired;
 use crate::desired_file::{self, Writers, is_stdin};
+use crate::namespace::Desired;
 use crate::options::{Options, options};
-use crate::section::Sections;
-use crate::source::AnyDesired;
-use crate::target::Target;
-use crate::world::{self, Collection, Retained, Surroundings, read_grants};
-
-/// What is desired, with what is collected.
-pub struct Collected {
-    pub desired: Desired,
-    /// What became of what other hosts export, if the file collects.
-    pub accepted: Option<Accepted>,
-    /// What is not known yet.
-    pub notes: Vec<String>,
-}
+use crate::section::{AnyPart, Sections};
+use crate::world::{self, Surroundings};
 
 /// A file with its options.
 pub struct Declared {
@@ -39,47 +26,53 @@ pub struct Declared {
     pub file: File,
     /// The options of its passes.
     pub options: Options,
-    /// What the sections of users' crates desire.
-    pub(crate) own: BTreeMap<&'static str, AnyDesired>,
+    /// The parts of the sections of users' crates.
+    own: Vec<Arc<dyn AnyPart>>,
 }
 
 impl Declared {
     /// Reads a file that only these users can write; `-` is the standard input. `grace` is the
     /// default of the command.
-    pub fn read(
+    pub(crate) fn read(
         path: &Path,
         writers: Writers,
         grace: Duration,
         sections: &Sections,
     ) -> Result<Declared> {
-        let name = match is_stdin(path) {
-            true => "(standard input)".to_owned(),
-            false => path.display().to_string(),
-        };
+        let name =
+            if is_stdin(path) { "(standard input)".to_owned() } else { path.display().to_string() };
         let file = desired_file::read(&name, path, writers, &sections.names())?;
         Declared::new(name, file, grace, sections)
     }
 
-    /// Makes one of a file, which errors call `name`.
-    ///
-    /// # Errors
-    ///
-    /// When a section of a user's crate is wrong.
-    pub fn new(name: String, file: File, grace: Duration, sections: &Sections) -> Result<Declared> {
+    /// Makes one of a file, which errors call `name`. Fails if a section of a user's crate is
+    /// wrong.
+    pub(crate) fn new(
+        name: String,
+        file: File,
+        grace: Duration,
+        sections: &Sections,
+    ) -> Result<Declared> {
         let options = options(&file.settings, grace)
             .map_err(|reserved| file::Error::at(&name, None, reserved.to_string()))?;
-        let mut own = BTreeMap::new();
+        let mut own = Vec::new();
         for (section, elements) in &file.own_sections {
-            match sections.parse(section, elements) {
-                Ok(desired) => own.extend(desired.map(|desired| (*section, desired))),
-                Err(wrong) => return Err(file::Error::new(&name, wrong).into()),
-            }
+            let part = sections.parse(section, elements);
+            own.extend(part.map_err(|wrong| file::Error::new(&name, wrong))?);
         }
         Ok(Declared { name, file, options, own })
     }
 
+    /// Returns the parts that run, in order. `namespace` is what is desired of the namespace, with
+    /// what is collected.
+    pub(crate) fn parts(&self, namespace: &Desired, options: &Options) -> Vec<Arc<dyn AnyPart>> {
+        let mut parts = [namespace.parts(options), self.own.clone()].concat();
+        parts.sort_by_key(|part| part.part());
+        parts
+    }
+
     /// Returns the desired state of the namespace.
-    pub fn desired(&self) -> Desired {
+    pub(crate) fn desired(&self) -> Desired {
         Desired {
             network: Arc::new(self.file.desired.clone()),
             settings: self.file.sysctl.clone(),
@@ -88,62 +81,8 @@ impl Declared {
     }
 
     /// Returns the exports.
-    pub fn exports(&self) -> Vec<Export> {
+    pub(crate) fn exports(&self) -> Vec<Export> {
         world::exports(self.file.exports.as_deref().unwrap_or_default())
-    }
-
-    /// Reads the store, and returns the desired state with what is collected, for a command that
-    /// looks once. Writes nothing to the store. `record` records which grants were seen.
-    ///
-    /// # Errors
-    ///
-    /// When the store cannot be read, or it is not known what hosts may export: then it is not known
-    /// what is desired.
-    pub fn collect(
-        &self,
-        target: &Target,
-        record: impl FnOnce(&str) -> Result<(), trueup_world::Error>,
-    ) -> Result<Collected> {
-        let mut desired = self.desired();
-        let (Some(named), Some(collects)) = (&self.file.settings.world, &self.file.collects) else {
-            return Ok(Collected { desired, accepted: None, notes: Vec::new() });
-        };
-        let state = target.require_state(&self.options)?;
-        let (collected, granted) = world::open(named, state.directory(), world::Use::Read)
-            .and_then(|world| {
-                let granted = read_grants(&world, named, &state, record)?;
-                Ok((world.collect(&[Filter::kind(Kind::Route.name())])?, granted))
-            })
-            .context("cannot read what other hosts export, so nothing is done")?;
-        let takes_from = |host: &&String| collects.iter().any(|it| it.from.contains(host));
-        let incomplete: Vec<&String> = collected.incomplete.iter().filter(takes_from).collect();
-        let notes = incomplete.iter().map(|host| {
-            format!(
-                "it is not known yet what host {host} exports: routes that were collected before \
-                 stay"
-            )
-        });
-        let notes = notes.collect();
-        let retained = match incomplete.is_empty() {
-            true => Retained::default(),
-            // Of those hosts it is not known yet what they export.
-            false => {
-                let options = &self.options.network;
-                Retained::read(&target.namespace, options, collects)?
-            }
-        };
-        let protected = self.protected(&target.namespace, named)?;
-        let resources = collected.resources;
-        let collection = Collection::new(&self.file, &named.host, protected, granted, &resources);
-        let network = Arc::make_mut(&mut desired.network);
-        let routes = network.routes.get_or_insert_default();
-        let collected = collection.routes(&self.file, &retained);
-        for (key, route) in collected {
-            drop(routes.insert(route));
-            routes.offer(key);
-        }
-        let accepted = Some(collection.accepted(&self.file));
-        Ok(Collected { desired, accepted, notes })
     }
 
     /// Returns what no collected route may lead away, for a command that looks once.
@@ -157,35 +96,41 @@ impl Declared {
         Ok(surroundings.protected(&self.file)?.unwrap_or_default())
     }
 
-    /// Reads the store once, and returns what other hosts export of the prefixes that the file
-    /// exports, and in words what of these is not granted to this host.
-    ///
-    /// # Errors
-    ///
-    /// When the store cannot be read.
-    pub fn contests(&self, target: &Target) -> Result<(Vec<Contest>, Vec<String>)> {
-        let exports = self.file.exports.as_ref().filter(|it| !it.is_empty());
-        let (Some(named), Some(_)) = (&self.file.settings.world, exports) else {
-            return Ok(Default::default());
-        };
-        let state = target.require_state(&self.options)?;
-        let world = world::open(named, state.directory(), world::Use::Read)?;
-        let granted = read_grants(&world, named, &state, |_| Ok(()))?;
-        let mut resources = world.collect(&[Filter::kind(Kind::Route.name())])?.resources;
-        // Also those to a host by name.
-        resources.extend(world.exports()?);
-        let protected = self.protected(&target.namespace, named)?;
-        let collection = Collection::new(&self.file, &named.host, protected, granted, &resources);
-        Ok((collection.contests(), collection.ungranted(&self.file)))
+    /// Returns a warning for each `[[collect]]` from any host, unless an operator says what each
+    /// host may export: with its place in the file, and the remedy.
+    pub fn cautions(&self) -> Vec<String> {
+        if self.file.settings.world.as_ref().is_some_and(|world| world.grants_key.is_some()) {
+            return Vec::new();
+        }
+        let collects = self.file.collects.iter().flatten().enumerate();
+        let open = collects.filter(|(_, collect)| collect.from == Hosts::Any);
+        open.map(|(index, collect)| {
+            let within: Vec<String> = collect.within.iter().map(ToString::to_string).collect();
+            format!(
+                "{}: warning: [[collect]] from any host: each host can take each prefix within {}, \
+                 also while the host that has it is away; write from = \"HOST\", and in `within` \
+                 that host's prefix alone, or set grants_key in [world]",
+                self.at(self.file.locations.of_collect(index)),
+                within.join(", ")
+            )
+        })
+        .collect()
+    }
+
+    /// Returns the name of the file with a place in it, if that is known.
+    fn at(&self, place: Option<Location>) -> String {
+        match place {
+            Some(place) => format!("{}:{place}", self.name),
+            None => self.name.clone(),
+        }
     }
 
     /// Returns the number of objects of each kind that the file manages.
-    pub fn managed(&self) -> Vec<(&'static str, usize)> {
+    pub(crate) fn managed(&self) -> Vec<(&'static str, usize)> {
         let managed = self.file.desired.managed();
         let kinds = Kind::DECLARED.into_iter().filter(|kind| managed.contains(*kind));
         let counts = kinds.map(|kind| (kind.name(), self.file.locations.count(kind)));
-        let sysctls = self.file.sysctl.as_ref();
-        let sysctls = sysctls.map(|sysctls| ("sysctl", sysctls.len()));
+        let sysctls = self.file.sysctl.as_ref().map(|sysctls| ("sysctl", sysctls.len()));
         let own = self.file.own_sections.iter().map(|(name, elements)| (*name, elements.len()));
         counts.chain(sysctls).chain(own).collect()
     }
@@ -198,13 +143,51 @@ impl Declared {
 
     /// Returns the error in the file, with its place, if an object that the pass could not take is
     /// the cause.
-    pub fn file_error(&self, error: &trueup_rtnl::Error) -> Option<file::Error> {
+    pub(crate) fn file_error(&self, error: &trueup_rtnl::Error) -> Option<file::Error> {
         let wrong = error.desired()?;
-        let place = |index| self.file.locations.at(wrong.kind(), index);
-        let message = wrong.describe(|index| match place(index) {
+        let (locations, kind) = (&self.file.locations, wrong.kind());
+        let message = wrong.describe(|index| match locations.at(kind, index) {
             Some(place) => format!("that at {place}"),
             None => format!("item {index} of its kind"),
         });
-        Some(file::Error::at(&self.name, place(wrong.index()), message))
+        Some(file::Error::at(&self.name, locations.at(kind, wrong.index()), message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use trueup_file::{File, TableNames};
+
+    use super::*;
+    use crate::section::Sections;
+
+    fn cautions(sections: &str) -> Vec<String> {
+        let text = format!("[world]\nstore = \"embedded\"\nhost = \"a\"\n{sections}");
+        let file = File::parse("f.toml", text.as_bytes(), &TableNames::default()).unwrap();
+        let declared =
+            Declared::new("f.toml".to_owned(), file, Duration::ZERO, &Sections::default()).unwrap();
+        declared.cautions()
+    }
+
+    const ANY: &str = "[[collect]]\nkind = \"route\"\nwithin = [\"10.20.0.0/16\"]\n";
+
+    #[test]
+    fn a_collection_from_any_host_is_warned_of_at_its_place() {
+        let [warning] = &cautions(ANY)[..] else { panic!("{:?}", cautions(ANY)) };
+        for words in [
+            "f.toml:4:1: warning: ",
+            "each prefix within 10.20.0.0/16",
+            "from = \"HOST\"",
+            "grants_key",
+        ] {
+            assert!(warning.contains(words), "no {words:?} in {warning}");
+        }
+        assert_eq!(cautions(&format!("{ANY}from = \"any\"\n")).len(), 1);
+        assert_eq!(cautions(&format!("{ANY}from = \"b\"\n")), Vec::<String>::new());
+        let key = format!("grants_key = \"{}\"\n{ANY}", "01".repeat(32));
+        assert_eq!(cautions(&key), Vec::<String>::new());
+        assert_eq!(cautions(""), Vec::<String>::new());
     }
 }

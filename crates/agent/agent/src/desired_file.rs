@@ -28,9 +28,12 @@ pub(crate) fn read(
     if is_stdin(path) {
         return Ok(file::File::read_from(name, io::stdin(), &tables, own)?);
     }
-    let opened = open(path, writers).map_err(|error| match error.is_refused() {
-        true => file::Error::at(name, None, refusal(&error)),
-        false => file::Error::unopened(name, &error),
+    let opened = open(path, writers).map_err(|error| {
+        if error.is_refused() {
+            file::Error::at(name, None, refusal(&error))
+        } else {
+            file::Error::unopened(name, &error)
+        }
     })?;
     Ok(file::File::read_from(name, opened, &tables, own)?)
 }
@@ -67,52 +70,22 @@ fn refusal(error: &Error) -> String {
 
 /// True if the path names an open file of the caller's, who has opened it and is trusted with that.
 fn is_descriptor(path: &Path) -> bool {
-    let is_number = |name: &Path| {
-        let name = name.as_os_str().as_encoded_bytes();
-        !name.is_empty() && name.iter().all(u8::is_ascii_digit)
-    };
+    let mut names = ["/dev/fd", "/proc/self/fd"].into_iter().map(|it| path.strip_prefix(it));
     path == Path::new("/dev/stdin")
-        || ["/dev/fd", "/proc/self/fd"]
-            .into_iter()
-            .any(|folder| path.strip_prefix(folder).is_ok_and(is_number))
+        || names.any(|name| {
+            let digits = name.map_or(&[][..], |name| name.as_os_str().as_encoded_bytes());
+            !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)
+        })
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
     use std::os::fd::AsRawFd as _;
-    use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
-    use std::path::PathBuf;
+    use std::os::unix::fs::{chown, symlink};
 
     use super::*;
-
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Folder {
-            let path = std::env::temp_dir().join(format!("trueup-{name}-{}", std::process::id()));
-            trueup_testkit::empty_directory(&path).unwrap();
-            set_mode(&path, 0o755);
-            Folder(path.canonicalize().unwrap())
-        }
-
-        fn write(&self, name: &str) -> PathBuf {
-            let path = self.0.join(name);
-            fs::write(&path, "route = []").unwrap();
-            set_mode(&path, 0o644);
-            path
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
-    fn set_mode(path: &Path, mode: u32) {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-    }
+    use crate::testing::{Folder, set_mode};
 
     fn read_ours(path: &Path) -> Result<file::File> {
         read("f.toml", path, Writers::Ours, &[])

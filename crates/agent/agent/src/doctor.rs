@@ -2,26 +2,25 @@
 
 mod daemons;
 mod journals;
-mod ownership;
-mod text;
 
+use std::fmt;
 use std::fs;
 use std::path::Path;
 
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use serde::Serialize;
-use trueup_netlink::{Socket, boot_id};
+use trueup_net::Kind;
+use trueup_netlink::{Socket, boot_id, marker};
 use trueup_observe::RECEIVE_BUFFER;
 use trueup_rtnl::Namespace;
 
 use self::daemons::{Found, daemons};
 use self::journals::{JournalState, journals, usable};
-use self::ownership::{Proof, ownership};
 use crate::agent::Agent;
 use crate::declared::Declared;
 use crate::desired_file::{self, Writers};
-use crate::error::{Context as _, Result};
-use crate::words::with_causes;
+use crate::error::{Context as _, Result, with_causes};
+use crate::status::count;
 use crate::{graph, state};
 
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
@@ -96,8 +95,7 @@ impl Findings {
         declared: Option<&Declared>,
         untrusted: Option<String>,
     ) -> Result<Findings> {
-        let target = &agent.target;
-        let mut socket = Socket::open(&target.namespace)?;
+        let mut socket = Socket::open(&agent.namespace)?;
         let mut problems: Vec<_> = untrusted
             .into_iter()
             .map(|why| Problem { problem: format!("the file {why}"), remedy: None })
@@ -107,18 +105,19 @@ impl Findings {
             or_problem(boot_id().map_err(Into::into), &mut problems, "mount proc on /proc");
         let sysctls_writable = sysctls(declared, &mut problems);
         programs(declared, &mut problems);
-        let given = target.state_directory.as_deref();
-        let options = declared.map(|declared| declared.options.network.clone());
-        let options = options.unwrap_or_default();
-        let found = state::StateFile::find(given, &target.key, &state::Agent::of(&options));
+        let given = agent.state_directory.as_deref();
+        let options = declared.map(|it| it.options.network.clone()).unwrap_or_default();
+        let found = state::StateFile::find(given, &agent.key, &state::Agent::of(&options));
         let is_unsafe = found.as_ref().is_err_and(state::is_unsafe);
-        let found = found.and_then(|found| found.context(state::NO_STATE_DIRECTORY));
+        let usable = found.and_then(|found| {
+            let place = found.with_context(state::no_state_directory)?;
+            usable(place.directory()).map(|()| place)
+        });
         if given.is_none()
             && let Some(ignored) = state::ignored_runtime_directory()
         {
             agent.note(&ignored);
         }
-        let found = found.and_then(|found| usable(found.directory()).map(|()| found));
         let remedy = if is_unsafe {
             "let nobody but root, or the user that runs trueup, write the directory; or name another \
              one with --state DIR, and the same one each time"
@@ -126,7 +125,7 @@ impl Findings {
             "run trueup as the owner of that directory; or name one that you can write to with \
              --state DIR, and the same one each time"
         };
-        let place = or_problem(found, &mut problems, remedy);
+        let place = or_problem(usable, &mut problems, remedy);
         let journals = match &place {
             Some(place) => journals(place, &mut problems)?,
             None => Vec::new(),
@@ -136,21 +135,18 @@ impl Findings {
         if let (Some((place, boot_id)), Some(_)) = (known, declared)
             && let Some(replaced) = place.replaced_domain(options.domain(), boot_id)
         {
-            agent.note(&replaced.to_string());
+            agent.note(&replaced);
         }
-        let overlaps = known.map(|(place, boot_id)| place.overlaps(options.domain(), boot_id));
-        problems.extend(
-            overlaps
-                .into_iter()
-                .flatten()
-                .map(|overlap| Problem { problem: overlap.to_string(), remedy: None }),
-        );
+        if let Some((place, boot_id)) = known {
+            let overlaps = place.overlaps(options.domain(), boot_id).into_iter();
+            problems.extend(overlaps.map(|problem| Problem { problem, remedy: None }));
+        }
         Ok(Findings {
             ready: problems.is_empty(),
             // Without /proc, which is a problem by now.
             kernel: read(RELEASE).ok(),
             boot_id,
-            cookie: target.key.cookie,
+            cookie: agent.key.cookie,
             privileged,
             sysctls_writable,
             strict_checking: socket.strict(),
@@ -161,7 +157,7 @@ impl Findings {
             ownership: ownership(&mut socket)?,
             state_directory: place.map(|place| place.directory().display().to_string()),
             journals,
-            daemons: daemons(&target.namespace),
+            daemons: daemons(&agent.namespace),
             problems,
         })
     }
@@ -228,5 +224,142 @@ fn privileged(socket: &mut Socket, problems: &mut Vec<Problem>) -> Result<bool> 
             Ok(false)
         }
         asked => Ok(asked.map(|()| true)?),
+    }
+}
+
+/// The default proof that objects of a kind are ours.
+#[derive(Serialize)]
+struct Proof {
+    kind: &'static str,
+    proof: &'static str,
+    reason: &'static str,
+}
+
+/// Returns the proof of each kind: the marker, unless the kernel is known to drop it.
+fn ownership(socket: &mut Socket) -> Result<Vec<Proof>> {
+    Kind::ALL
+        .into_iter()
+        .map(|kind| {
+            let (kept, dropped, unknown) = match kind {
+                Kind::Link => ("", "", "a link bears no marker"),
+                Kind::Nexthop => {
+                    ("every kernel that has nexthop objects keeps nhm_protocol", "", "")
+                }
+                Kind::Route => ("every kernel keeps rtm_protocol", "", ""),
+                Kind::Address => (
+                    "this kernel keeps IFA_PROTO",
+                    "this kernel drops IFA_PROTO, as do those before 5.18",
+                    "",
+                ),
+                Kind::Neighbour => (
+                    "this kernel keeps NDA_PROTOCOL",
+                    "this kernel drops NDA_PROTOCOL, as do those before 5.0",
+                    "",
+                ),
+                Kind::Rule => (
+                    "this kernel keeps FRA_PROTOCOL",
+                    "this kernel drops FRA_PROTOCOL, as do those before 4.17",
+                    "there is no rule on which FRA_PROTOCOL could be seen; kernels since 4.17 \
+                     keep it",
+                ),
+                _ => ("", "", "not known of this kind of object"),
+            };
+            let (proof, reason) = match marker(socket, kind)? {
+                Some(true) => ("marker", kept),
+                Some(false) => ("ledger", dropped),
+                None if kind == Kind::Link => ("ledger", unknown),
+                None => ("marker", unknown),
+            };
+            Ok(Proof { kind: kind.name(), proof, reason })
+        })
+        .collect()
+}
+
+impl fmt::Display for Findings {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let found = self;
+        let Buffer { wanted, obtained } = found.receive_buffer;
+        let unknown = "not known";
+        for (what, is) in [
+            ("kernel", found.kernel.as_deref().unwrap_or(unknown)),
+            ("boot", found.boot_id.as_deref().unwrap_or(unknown)),
+            ("namespace", &format!("cookie {}", found.cookie)),
+            (
+                "privilege",
+                if found.privileged {
+                    "CAP_NET_ADMIN in the namespace"
+                } else {
+                    "none to change anything in the namespace"
+                },
+            ),
+            (
+                "sysctls",
+                if found.sysctls_writable {
+                    "/proc/sys/net can be written with the privilege"
+                } else {
+                    "/proc/sys/net cannot be written: a file with [sysctl] would fail"
+                },
+            ),
+            (
+                "dumps",
+                if found.strict_checking {
+                    "checked strictly, and filtered by the kernel"
+                } else {
+                    "not checked strictly: the kernel sends all, and we filter"
+                },
+            ),
+            (
+                "receive buffer",
+                &if obtained < wanted {
+                    format!("{wanted} bytes wanted, {obtained} obtained: held to net.core.rmem_max")
+                } else {
+                    format!("{wanted} bytes wanted, and obtained")
+                },
+            ),
+        ] {
+            writeln!(out, "{what:<18}{is}")?;
+        }
+        for Proof { kind, proof, reason } in &found.ownership {
+            writeln!(out, "{:<18}by {proof}: {reason}", format!("own {kind}"))?;
+        }
+        match &found.state_directory {
+            Some(it) => writeln!(out, "state directory   {it}, which no other user can change")?,
+            None => writeln!(out, "state directory   none that can be used")?,
+        }
+        for journal in &found.journals {
+            writeln!(out, "journal           {}", journal_text(journal))?;
+        }
+        for daemon in &found.daemons {
+            writeln!(out, "beside            {}: {}", daemon.title(), daemon.effect)?;
+            writeln!(out, "                  to prevent that: {}", daemon.advice)?;
+        }
+        for problem in &found.problems {
+            writeln!(out, "! {}", problem.problem)?;
+            if let Some(remedy) = &problem.remedy {
+                writeln!(out, "  remedy: {remedy}")?;
+            }
+        }
+        match found.problems.len() {
+            0 if found.sysctls_writable => writeln!(out, "an apply could work"),
+            0 => writeln!(out, "an apply could work, but for sysctls"),
+            problems => {
+                let problems = count(problems, "problem", "problems");
+                writeln!(out, "{problems} would hinder an apply")
+            }
+        }
+    }
+}
+
+fn journal_text(journal: &JournalState) -> String {
+    let domain = match &journal.domain {
+        Some(domain) => format!(", domain {domain}"),
+        None => String::new(),
+    };
+    let of = format!("{} (protocol {}{domain})", journal.file, journal.protocol);
+    match &journal.holder {
+        Some(holder) => format!("{of}: held by pid {} ({})", holder.pid, holder.command),
+        None if journal.held => format!("{of}: held"),
+        None if journal.present => format!("{of}: not held"),
+        None => format!("{of}: not there yet"),
     }
 }

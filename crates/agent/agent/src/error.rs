@@ -83,6 +83,22 @@ pub(crate) fn cause_of<'a, T: StdError + 'static>(
     None
 }
 
+/// Returns an error with its causes. Many errors name their cause themselves; it is not repeated.
+pub fn with_causes(error: &(dyn StdError + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let said = cause.to_string();
+        // As the netlink errors write those of the operating system.
+        let bare = said.split(" (os error").next().unwrap_or_default();
+        if !text.ends_with(&said) && !text.ends_with(bare) {
+            text = format!("{text}: {said}");
+        }
+        next = cause.source();
+    }
+    text
+}
+
 /// With `{:#}` also the causes.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -179,14 +195,15 @@ mod tests {
     use std::io;
 
     use super::*;
-    use crate::words::with_causes;
 
     #[test]
     fn an_error_has_each_of_its_causes_once_and_finds_them_by_type() {
-        let cause = || Error::from(io::Error::from_raw_os_error(24));
-        let named = cause().context("cannot open it: Too many open files");
+        let named = Error::from(io::Error::from_raw_os_error(24))
+            .context("cannot open it: Too many open files");
         assert_eq!(with_causes(&named), "cannot open it: Too many open files");
-        let bare = cause().context("cannot open it").context("the pass broke off");
+        let bare = Error::from(io::Error::from_raw_os_error(24))
+            .context("cannot open it")
+            .context("the pass broke off");
         let text = "the pass broke off: cannot open it: Too many open files (os error 24)";
         assert_eq!(with_causes(&bare), text);
         assert_eq!(format!("{bare:#}"), text);

@@ -3,13 +3,13 @@
 
 mod derived;
 mod once;
-mod reported;
 mod running;
 mod vertex_state;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use trueup_file::{self as file, FileContent, ManagedFile, NodeRef};
@@ -24,13 +24,12 @@ use crate::state::LedgerOf;
 use crate::world::{COLLECTOR, EXPORTER};
 use derived::{Derived, derived};
 pub(crate) use once::{OnceMaker, Passed, pass_verdict, run_once};
-pub(crate) use reported::{OnResult, Reported};
-pub(crate) use running::Sources;
-pub(crate) use running::{Around, RunningGraph};
-pub use vertex_state::{VertexRecord, VertexState, unsettled_lines, vertex_line};
+pub(crate) use running::{Around, OnResult, RunningGraph, Sources};
 pub(crate) use vertex_state::{
-    change_line, graph_verdict, is_in_place, is_of_file_or_command, is_reported_alone, named,
+    VertexState, change_line, graph_verdict, is_in_place, is_of_file_or_command, is_reported_alone,
+    named,
 };
+pub use vertex_state::{is_settled, unsettled_lines, vertex_line, vertex_record};
 
 /// The time between two tries of what failed.
 const RETRY: Duration = Duration::from_secs(10);
@@ -96,58 +95,53 @@ pub(crate) fn vertices(
     world: Option<WorldVertices>,
     run: &Runs,
 ) -> Vec<Declared> {
-    let of_settings = parts.iter().map(|(part, _)| *part);
-    let own = parts.iter().filter(|(part, _)| matches!(part, Part::Section(_)));
+    let ids = || parts.iter().map(|(part, _)| *part);
     let has = Has {
-        of_settings: of_settings.filter(|part| part.is_of_settings()).collect(),
-        own: own.map(|(part, _)| part.name()).collect(),
+        of_settings: ids().filter(|it| it.is_of_settings()).map(|it| it.name).collect(),
+        own: ids().filter(|it| it.is_of_user()).map(|it| it.name).collect(),
         world: world.is_some(),
     };
+    let mut vertices = Vec::new();
     let mut before = Vec::from_iter(has.world.then_some(COLLECTOR));
-    let parts = parts.into_iter().map(|(part, vertex)| {
+    for (part, vertex) in parts {
         // Its loop says when it is tried again.
-        let spec = VertexSpec::new(part.name()).with_retry(0, SOON);
-        if let Part::Section(id) = part {
-            let network = id.is_after_network.then_some(Part::Network.name());
-            let spec = network.into_iter().fold(spec, |spec, it| spec.after_tried(it));
-            return (spec, vertex);
+        let mut spec = VertexSpec::new(part.name).with_retry(0, SOON);
+        if part.is_of_user() {
+            if part.is_after_network {
+                spec = spec.after_tried(Part::NETWORK.name);
+            }
+        } else {
+            spec = before.iter().fold(spec, |spec, it| spec.after_tried(it));
+            before.push(part.name);
+            if part.ledger == LedgerOf::Network {
+                spec = spec.with_semaphore(LINKS, 1);
+            }
         }
-        let spec = before.iter().fold(spec, |spec, it| spec.after_tried(it));
-        before.push(part.name());
-        let spec = match part.ledger() {
-            LedgerOf::Network => spec.with_semaphore(LINKS, 1),
-            _ => spec,
-        };
-        (spec, vertex)
-    });
-    let parts: Vec<Declared> = parts.collect();
-    let world = world.into_iter().flat_map(world_vertices);
-    let files_vertices = files(declared).iter().map(|file| {
-        let (spec, vertex) = file_vertex(file, run);
-        (ordered(spec, &file.after, &file.on, declared, &has), vertex)
-    });
-    let execs_vertices = execs(declared).iter().map(|exec| {
-        let (spec, vertex) = exec_vertex(exec, run);
-        (ordered(spec, &exec.after, &exec.on, declared, &has), vertex)
-    });
+        vertices.push((spec, vertex));
+    }
+    vertices.extend(world.into_iter().flat_map(world_vertices));
     let mut derived: BTreeMap<String, Vec<Derived>> = BTreeMap::new();
     for it in self::derived(declared, &has) {
         derived.entry(it.vertex.clone()).or_default().push(it);
     }
-    let declared_vertices = files_vertices.chain(execs_vertices).map(|(spec, vertex)| {
-        let derived = derived.get(spec.name()).into_iter().flatten();
-        let spec = derived.fold(spec, |spec, it| match it.is_needed {
-            true => spec.after(&it.after),
-            false => spec.after_tried(&it.after),
-        });
-        (spec, vertex)
-    });
-    parts.into_iter().chain(world).chain(declared_vertices).collect()
+    let files =
+        files(declared).iter().map(|file| (file_vertex(file, run), (&file.after, &file.on)));
+    let execs =
+        execs(declared).iter().map(|exec| (exec_vertex(exec, run), (&exec.after, &exec.on)));
+    for ((spec, vertex), (after, on)) in files.chain(execs) {
+        let mut spec = ordered(spec, after, on, declared, &has);
+        for it in derived.remove(spec.name()).into_iter().flatten() {
+            spec = if it.is_needed { spec.after(&it.after) } else { spec.after_tried(&it.after) };
+        }
+        vertices.push((spec, vertex));
+    }
+    vertices
 }
 
 /// What a graph has beside the network.
 struct Has {
-    of_settings: Vec<Part>,
+    /// The parts of settings.
+    of_settings: Vec<&'static str>,
     /// The sections that a user's crate has added.
     own: Vec<&'static str>,
     world: bool,
@@ -155,18 +149,17 @@ struct Has {
 
 fn world_vertices(world: WorldVertices) -> [Declared; 2] {
     // It runs when something has changed; if the network's loop is busy, again.
-    let collector = VertexSpec::new(COLLECTOR).with_retry(0, SOON);
-    let collector = collector.with_class_retry(ErrorClass::Busy, u32::MAX, WORLD_RETRY);
+    let collector = VertexSpec::new(COLLECTOR).with_retry(0, SOON).with_class_retry(
+        ErrorClass::Busy,
+        u32::MAX,
+        WORLD_RETRY,
+    );
     let exporter = VertexSpec::new(EXPORTER).with_retry(u32::MAX, WORLD_RETRY);
     [(collector, world.collector), (exporter, world.exporter)]
 }
 
 /// Returns true if there is more than the network: files and commands, or what the graph's ledger
-/// has of earlier ones.
-///
-/// # Errors
-///
-/// When the ledger cannot be read.
+/// has of earlier ones. Fails if the ledger cannot be read.
 pub(crate) fn is_needed(declared: &file::File, ledger: &dyn Ledger) -> crate::error::Result<bool> {
     let is_declared = !files(declared).is_empty() || !execs(declared).is_empty();
     Ok(is_declared || !ledger.owned()?.is_empty())
@@ -181,13 +174,13 @@ pub(crate) fn check(
     world: Option<WorldVertices>,
     ledger: &dyn Ledger,
 ) -> crate::error::Result<Snapshot> {
-    let parts = parts.into_iter().map(|(part, verdict)| {
-        let kinds = kinds.clone();
-        let vertex = move |context: &RunContext, _: bool| {
-            context.has_changed(kinds.iter().copied());
+    let looks = parts.into_iter().map(|(part, verdict)| {
+        let changed = kinds.clone();
+        let vertex: Box<dyn Vertex> = Box::new(move |context: &RunContext, _: bool| {
+            context.has_changed(changed.iter().copied());
             verdict.clone()
-        };
-        (part, Box::new(vertex) as Box<dyn Vertex>)
+        });
+        (part, vertex)
     });
     let run = Runs {
         interval: None,
@@ -195,7 +188,7 @@ pub(crate) fn check(
         namespace: Namespace::current(),
         places: Places::default(),
     };
-    let vertices = vertices(declared, parts.collect(), world, &run);
+    let vertices = vertices(declared, looks.collect(), world, &run);
     Ok(trueup_graph::check(vertices, ledger)?)
 }
 
@@ -207,9 +200,22 @@ fn execs(declared: &file::File) -> &[file::Exec] {
     declared.execs.as_deref().unwrap_or_default()
 }
 
+/// Returns the name of the vertex of a file, by its name or path, or of a command; `None` if none is
+/// declared.
+pub fn vertex_name(declared: &file::File, of: &NodeRef) -> Option<String> {
+    match of {
+        NodeRef::File(name) => {
+            let mut files = files(declared).iter();
+            files.find(|it| it.name == *name || it.path == Path::new(name)).map(file_name)
+        }
+        NodeRef::Exec(name) => execs(declared).iter().find(|it| it.name == *name).map(exec_name),
+        NodeRef::Section(_) => None,
+    }
+}
+
 /// Returns the name of a file's vertex. It is that of the path: what was made there is kept by this
 /// name, whatever the section is called.
-pub fn file_name(file: &ManagedFile) -> String {
+fn file_name(file: &ManagedFile) -> String {
     format!("{FILE}{}", file.path.display())
 }
 
@@ -218,17 +224,19 @@ fn exec_name(exec: &file::Exec) -> String {
 }
 
 fn file_vertex(declared: &ManagedFile, run: &Runs) -> Declared {
-    let vertex = match &declared.content {
+    let file = match &declared.content {
         FileContent::Text(text) => File::new(&declared.path, text.clone()),
         FileContent::Source(source) => File::from_source(&declared.path, source),
     };
     let user = declared.owner.map(|(user, _)| user);
     let group = declared.owner.and_then(|(_, group)| group);
-    let vertex = vertex.with_mode(declared.mode).with_owner(user, group).with_places(&run.places);
+    let vertex = file.with_mode(declared.mode).with_owner(user, group).with_places(&run.places);
     let (every, burst) = FILE_RATE;
-    let spec = VertexSpec::new(&file_name(declared)).with_rate(every, burst);
-    // Not all that changes it is announced.
-    let spec = run.interval.into_iter().fold(spec, VertexSpec::with_poll);
+    let mut spec = VertexSpec::new(&file_name(declared)).with_rate(every, burst);
+    if let Some(interval) = run.interval {
+        // Not all that changes it is announced.
+        spec = spec.with_poll(interval);
+    }
     (settled(spec, declared), Box::new(vertex))
 }
 
@@ -249,9 +257,9 @@ pub(crate) fn exec(declared: &file::Exec, namespace: &Namespace) -> Exec {
         vertex = vertex.with_ambient_capabilities();
     }
     if declared.netns {
-        let namespace = namespace.clone();
+        let there = namespace.clone();
         vertex = vertex.with_spawn(move |command| {
-            let entered = namespace.enter(|| command.spawn());
+            let entered = there.enter(|| command.spawn());
             entered.unwrap_or_else(|error| Err(io::Error::other(error)))
         });
     }
@@ -290,22 +298,22 @@ fn ordered(
     has: &Has,
 ) -> VertexSpec {
     let parents = after.iter().flat_map(|it| names(it, all, has));
-    let spec = parents.fold(spec, |spec, parent| spec.after(&parent));
-    on.iter().fold(spec, |spec, it| match section_of_network(it, has) {
+    let ordered = parents.fold(spec, |spec, parent| spec.after(&parent));
+    on.iter().fold(ordered, |spec, it| match section_of_network(it, has) {
         Some(section) => has
             .parts_of(section)
             .iter()
-            .fold(spec, |spec, part| spec.refreshed_by_kind(part.name(), kind(section))),
+            .fold(spec, |spec, part| spec.refreshed_by_kind(part, kind(section))),
         None => names(it, all, has).iter().fold(spec, |spec, it| spec.refreshed_by(it)),
     })
 }
 
 impl Has {
     /// Returns the parts that bring a section of the network into its declared state.
-    fn parts_of(&self, section: &str) -> &[Part] {
+    fn parts_of(&self, section: &str) -> &[&'static str] {
         match section {
             SYSCTL if !self.of_settings.is_empty() => &self.of_settings,
-            _ => &[Part::Network],
+            _ => &[Part::NETWORK.name],
         }
     }
 }
@@ -334,8 +342,9 @@ fn section_of_network<'a>(reference: &'a NodeRef, has: &Has) -> Option<&'a str> 
 /// Has a vertex tried again without end.
 fn retried(spec: VertexSpec) -> VertexSpec {
     let permanent = ErrorClass::ALL.into_iter().filter(|class| class.is_permanent());
-    let spec = spec.with_retry(u32::MAX, RETRY);
-    permanent.fold(spec, |spec, class| spec.with_class_retry(class, u32::MAX, SLOW_RETRY))
+    permanent.fold(spec.with_retry(u32::MAX, RETRY), |spec, class| {
+        spec.with_class_retry(class, u32::MAX, SLOW_RETRY)
+    })
 }
 
 /// Sets what all files and commands have: the revision, and that they are tried again without end.
@@ -354,17 +363,11 @@ fn names(reference: &NodeRef, all: &file::File, has: &Has) -> Vec<String> {
         NodeRef::Section(name) if name == "export" && has.world => vec![EXPORTER.to_owned()],
         // It is collected, and it is there.
         NodeRef::Section(name) if name == "collect" && has.world => {
-            vec![COLLECTOR.to_owned(), Part::Network.name().to_owned()]
+            vec![COLLECTOR.to_owned(), Part::NETWORK.name.to_owned()]
         }
         NodeRef::Section(name) if has.own.contains(&&**name) => vec![name.clone()],
-        NodeRef::Section(name) => {
-            has.parts_of(name).iter().map(|part| part.name().to_owned()).collect()
-        }
-        NodeRef::File(name) => {
-            let declared = files(all).iter().filter(|file| file.name == *name);
-            declared.map(file_name).collect()
-        }
-        NodeRef::Exec(_) => vec![reference.to_string()],
+        NodeRef::Section(name) => has.parts_of(name).iter().map(ToString::to_string).collect(),
+        NodeRef::File(_) | NodeRef::Exec(_) => vertex_name(all, reference).into_iter().collect(),
     }
 }
 

@@ -5,13 +5,14 @@
 
 mod agent;
 mod apply;
+mod collected;
 mod core_dumps;
 mod declared;
-mod desired;
 mod desired_file;
 mod doctor;
 mod error;
 mod graph;
+mod namespace;
 mod observe;
 mod options;
 mod plan;
@@ -20,9 +21,9 @@ mod section;
 mod source;
 mod state;
 mod status;
-mod target;
+#[cfg(test)]
+mod testing;
 mod watch;
-mod words;
 mod world;
 
 pub use agent::Agent;
@@ -35,23 +36,27 @@ pub use error::{Error, ErrorKind, Result};
 pub use observe::Authored;
 pub use options::Options;
 pub use plan::Plan;
-pub use report::{
-    ConflictRecord, FailureRecord, FormsRecord, Op, OpRecord, OpText, OwnershipRecord, PassReport,
-};
-pub use section::{Part, Section};
-pub use target::Target;
-pub use watch::event::{Event, FileChange, News};
-pub use watch::{Address, Config, Handle, Running, STOP_TIMEOUT, Watch, WorldStatus};
+pub use report::{ConflictRecord, FailureRecord, Op, OpText, OwnershipRecord, PassReport};
+pub use section::Section;
+pub use watch::event::Event;
+pub use watch::{Address, Config, Handle, STOP_TIMEOUT, Watch, WorldStatus};
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks data that no panic leaves half done.
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 pub use trueup_file::{Diagnostic, File, OwnElement};
 pub use trueup_rtnl::Namespace;
 
 /// Reports, plans and graphs in words, and as JSON that is built while it is written.
 pub mod text {
-    pub use crate::graph::{VertexRecord, VertexState, file_name, unsettled_lines, vertex_line};
-    pub use crate::report::{Ops, Ownership, changes, is_applied, unfinished, verdict};
-    pub use crate::status::status_text;
-    pub use crate::words::{count, seconds, with_causes};
+    pub use crate::error::with_causes;
+    pub use crate::graph::{is_settled, unsettled_lines, vertex_line, vertex_name, vertex_record};
+    pub use crate::report::{changes, ops, ownership, planned_op, unfinished, verdict};
+    pub use crate::status::{count, seconds, status_text};
 }
 
 /// The directories of journals.

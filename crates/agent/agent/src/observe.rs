@@ -81,8 +81,7 @@ impl Authored {
             .filter(|link| !link.is_creatable())
             .map(|link| link.name)
             .collect();
-        let undeclared = observed.links.iter();
-        let undeclared = undeclared.filter(|link| names.contains(&link.name));
+        let undeclared = observed.links.iter().filter(|link| names.contains(&link.name));
         let bare = Observed::default()
             .with_links(undeclared.clone().map(as_made).collect::<Vec<_>>())
             .with_complete(Kinds::ALL);
@@ -115,43 +114,51 @@ pub(crate) fn authored_routes(
 /// A link that no file can create as it is before anything is set on it. The hardware address of
 /// `lo`, which is zero, cannot be set.
 fn as_made(link: &Link) -> Link {
-    let is_settable = |address: &LinkAddr| address.as_bytes().iter().any(|byte| *byte != 0);
     link.clone()
         .with_up(false)
         .with_mtu(None)
-        .with_address(link.address.filter(|address| !is_settable(address)))
+        .with_address(link.address.filter(is_zero))
         .with_master(None)
         .with_alias([])
         .with_group(0)
 }
 
+fn is_zero(address: &LinkAddr) -> bool {
+    address.as_bytes().iter().all(|byte| *byte == 0)
+}
+
 /// Returns true for a route with next hops of its own where other routes have nexthop objects.
-fn is_written_out(object: &Object, shape: &NexthopMode) -> bool {
-    let is_object = |route: &Route| matches!(route.nexthops, NextHops::Object(..));
-    *shape == NexthopMode::Objects && matches!(object, Object::Route(route) if !is_object(route))
+fn is_written_out(object: &Object, shape: NexthopMode) -> bool {
+    let Object::Route(route) = object else {
+        return false;
+    };
+    shape == NexthopMode::Objects && !matches!(route.nexthops, NextHops::Object(..))
 }
 
 /// A kind of object that a file can declare.
 trait Authorable: ObjectKind {
-    type Authored;
+    type Authored: Clone;
 
     /// The object by names; `None` if it refers to a device that is not in the namespace.
     fn authored(&self, names: &Names<'_>) -> Option<Self::Authored>;
 
     /// Returns true if another writer has made it, or we have: the kernel's own are not declared.
-    fn is_authored(&self, unstored: Kinds) -> bool;
+    fn is_authored(&self, _unstored: Kinds) -> bool {
+        true
+    }
 
     /// Declares these, and no others of the kind.
     fn declare(desired: Desired, all: Vec<Self::Authored>) -> Desired;
 
-    /// The last of those that were declared.
-    fn back(desired: Desired) -> Option<Self::Authored>;
-
-    /// An observation of that alone, on links.
-    fn seen(&self, links: Vec<Link>, names: &Names<'_>) -> Observed;
+    /// Adds it to an observation that has it alone, on links.
+    fn seen(&self, on: Observed, _names: &Names<'_>) -> Observed {
+        on
+    }
 
     /// The devices that it refers to, by index.
-    fn devices(&self, names: &Names<'_>) -> BTreeSet<u32>;
+    fn devices(&self, _names: &Names<'_>) -> BTreeSet<u32> {
+        BTreeSet::new()
+    }
 }
 
 /// Separates what a file can express from what it cannot, by trial: a plan for the object alone has
@@ -195,18 +202,16 @@ impl<'a> Extractor<'a> {
         let authored =
             object.authored(&self.names).ok_or("it is on a device of another namespace")?;
         let desired =
-            T::declare(Desired::default().with_nexthops(self.names.shape), vec![authored]);
-        let links = Authorable::devices(object, &self.names)
+            T::declare(Desired::default().with_nexthops(self.names.shape), vec![authored.clone()]);
+        let links: Vec<Link> = Authorable::devices(object, &self.names)
             .into_iter()
             .filter_map(|index| self.names.link(index).cloned())
             .collect();
-        let seen = object.seen(links, &self.names);
+        let seen = object.seen(Observed::default().with_links(links), &self.names);
         match trueup_net::plan(&desired, &seen, &Owned::default(), DEFAULT_PROTOCOL) {
             Err(wrong) => Err(wrong.describe(|index| format!("item {index} of this kind"))),
-            Ok(plan) if plan.is_empty() => {
-                T::back(desired).ok_or_else(|| "it is missing in the plan".to_owned())
-            }
-            Ok(_) if is_written_out(&object.clone().into(), &self.names.shape) => {
+            Ok(plan) if plan.is_empty() => Ok(authored),
+            Ok(_) if is_written_out(&object.clone().into(), self.names.shape) => {
                 Err("it has next hops of its own, and other routes of ours use nexthop objects"
                     .to_owned())
             }

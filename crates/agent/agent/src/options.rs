@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use trueup_file::Settings;
+use trueup_net::Kind;
 use trueup_rtnl::{self as rtnl, MaxDeletes};
 use trueup_sysctl as sysctl;
 
@@ -15,15 +16,12 @@ pub struct Options {
     pub settings: sysctl::Options,
 }
 
-/// Returns the options that `settings` name; `grace` is the command's own default.
-///
-/// # Errors
-///
-/// When `protocol` is reserved, which that of a file that was read never is.
+/// Returns the options that `settings` name; `grace` is the command's own default. Fails if
+/// `protocol` is reserved, which that of a file that was read never is.
 pub(crate) fn options(settings: &Settings, grace: Duration) -> Result<Options, rtnl::Error> {
     // What other hosts export may be emptied by mistake. A partition may let it go.
-    let of_world = settings.world.as_ref().filter(|world| world.partition.is_none());
-    let of_world = of_world.map(|_| MaxDeletes::Percent(50));
+    let keeps = settings.world.as_ref().is_some_and(|it| it.partition.is_none());
+    let of_world = keeps.then_some(MaxDeletes::Percent(50));
     let network = rtnl::Options::default()
         .with_registered_protocol(settings.protocol)?
         .with_adopt(settings.adopt)
@@ -40,11 +38,42 @@ pub(crate) fn options(settings: &Settings, grace: Duration) -> Result<Options, r
     Ok(Options { network, settings })
 }
 
+/// Returns why a running loop cannot use other options, or another `[world]`.
+pub(crate) fn options_error(all: &Options, were: &Options, is_same_world: bool) -> Option<String> {
+    let (now, was) = (&all.network, &were.network);
+    if now.protocol() != was.protocol() {
+        return Some(format!(
+            "`protocol` is {} now and was {}: objects with the old number would have no owner. \
+             Apply it with empty sections first, then start again",
+            now.protocol(),
+            was.protocol()
+        ));
+    }
+    let differs = [
+        ("adopt", now.adopt() != was.adopt()),
+        ("adopt_protocols", now.adopt_protocols() != was.adopt_protocols()),
+        ("on_conflict", now.on_conflict() != was.on_conflict()),
+        ("grace", now.grace() != was.grace()),
+        // The limit of a file that collects stays when `[world]` leaves it.
+        ("max_deletes", now.max_deletes().is_some() && now.max_deletes() != was.max_deletes()),
+        (
+            "ownership",
+            Kind::DECLARED.iter().any(|kind| now.ownership(*kind) != was.ownership(*kind)),
+        ),
+        ("domain", now.domain() != was.domain()),
+        ("sysctl_revert", all.settings != were.settings),
+        ("world", !is_same_world),
+    ];
+    let (key, _) = differs.into_iter().find(|(_, differs)| *differs)?;
+    Some(format!("`{key}` is changed, which a running loop cannot use: start again"))
+}
+
 #[cfg(test)]
 mod tests {
-    use trueup_net::{Domain, Kind, OnConflict, Ownership, Protocols};
+    use trueup_net::{Domain, OnConflict, Ownership, Protocols};
 
     use super::*;
+    use crate::watch::GRACE;
 
     #[test]
     fn a_file_without_settings_gives_the_defaults_and_the_grace_of_the_command() {
@@ -57,13 +86,12 @@ mod tests {
 
     #[test]
     fn what_is_collected_has_a_limit_unless_a_partition_lets_it_go() {
-        let max_deletes = |text: &str| {
+        fn max_deletes(text: &str) -> Option<MaxDeletes> {
             let text = format!("[world]\nstore = \"embedded\"\nhost = \"a\"\n{text}");
             let tables = trueup_file::TableNames::default();
             let file = trueup_file::File::parse("f", text.as_bytes(), &tables).unwrap();
-            let options = options(&file.settings, Duration::ZERO).unwrap();
-            options.network.max_deletes()
-        };
+            options(&file.settings, Duration::ZERO).unwrap().network.max_deletes()
+        }
         assert_eq!(max_deletes(""), Some(MaxDeletes::Percent(50)));
         assert_eq!(max_deletes("partition = \"drop\""), None);
     }
@@ -94,5 +122,33 @@ mod tests {
         let options = options(&settings, Duration::ZERO).unwrap();
         assert_eq!(options.network, expected);
         assert!(options.settings.revert());
+    }
+
+    #[test]
+    fn a_refusal_names_the_key() {
+        let was = rtnl::Options::default().with_grace(GRACE);
+        fn of(network: &rtnl::Options) -> Options {
+            Options { network: network.clone(), ..Options::default() }
+        }
+        assert_eq!(options_error(&of(&was), &of(&was), true), None);
+        let by_ledger = was.clone().with_ownership(Kind::Rule, Ownership::Ledger);
+        for (key, now) in [
+            ("protocol", was.clone().with_protocol(117).unwrap()),
+            ("adopt", was.clone().with_adopt(true)),
+            ("adopt_protocols", was.clone().with_adopt_protocols(Protocols::NONE.with(12))),
+            ("on_conflict", was.clone().with_on_conflict(OnConflict::Take)),
+            ("grace", was.clone().with_grace(Duration::ZERO)),
+            ("max_deletes", was.clone().with_max_deletes(MaxDeletes::Number(1))),
+            ("ownership", by_ledger.clone()),
+            ("ownership", by_ledger.with_ownership(Kind::Rule, Ownership::Marker)),
+            ("domain", was.clone().with_domain(Domain::default().with_tables([100..=199]))),
+        ] {
+            let options_error = options_error(&of(&now), &of(&was), true).unwrap();
+            assert!(options_error.starts_with(&format!("`{key}` is ")), "{options_error}");
+        }
+        let reverting =
+            Options { settings: sysctl::Options::default().with_revert(true), ..of(&was) };
+        let options_error = options_error(&reverting, &of(&was), true).unwrap();
+        assert!(options_error.starts_with("`sysctl_revert` is "), "{options_error}");
     }
 }

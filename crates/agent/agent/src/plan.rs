@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::error::Result;
+use crate::error::{Result, with_causes};
 use trueup_graph::{Failure, RunContext, Snapshot, Verdict};
 use trueup_net::Kind;
 use trueup_reconcile::{Claim, ErrorClass, Ledger, MemoryLedger, Outcome};
@@ -11,33 +11,33 @@ use trueup_world::Accepted;
 
 use crate::agent::Agent;
 use crate::declared::Declared;
-use crate::desired::Desired;
 use crate::graph::{self, WorldVertices, is_in_place, pass_verdict};
+use crate::namespace::Desired;
 use crate::options::Options;
-use crate::report::PassReport;
-use crate::section::{Part, SectionResult};
-use crate::state::{LedgerOf, NO_STATE_DIRECTORY, StateFile};
-use crate::target::Target;
-use crate::words::with_causes;
+use crate::report::{PassReport, SectionResult};
+use crate::section::Part;
+use crate::state::{LedgerOf, StateFile, no_state_directory};
 use crate::world;
 
 /// What a run would do.
 pub struct Plan {
     /// To the network.
     pub network: Planned,
-    /// To sysctls, by part.
-    pub settings: Vec<(Part, Box<dyn PassReport>)>,
-    /// Of each section that a user's crate has added: the report of a pass that may change nothing,
-    /// or why it could not run.
-    pub sections: Vec<(Part, SectionResult)>,
+    /// To sysctls.
+    pub settings: Vec<Box<dyn PassReport>>,
+    /// By the name of each section that a user's crate has added: the report of a pass that may
+    /// change nothing, or why it could not run.
+    pub sections: Vec<(&'static str, Result<Box<dyn PassReport>>)>,
     /// What files and commands would do, if there are any.
     pub snapshot: Option<Snapshot>,
+    /// Of each part, in the order in which they run.
+    verdicts: Vec<(Part, Result<Verdict, Failure>)>,
 }
 
 impl Plan {
     fn reports(&self) -> impl Iterator<Item = &dyn PassReport> {
         let sections = self.sections.iter().filter_map(|(_, result)| result.as_ref().ok());
-        self.settings.iter().map(|(_, it)| it).chain(sections).map(|it| &**it)
+        self.settings.iter().chain(sections).map(|it| &**it)
     }
 
     /// Returns true if all is as declared, as far as is known.
@@ -46,6 +46,20 @@ impl Plan {
             && self.reports().all(|report| report.converged())
             && self.sections.iter().all(|(_, result)| result.is_ok())
             && self.snapshot.as_ref().is_none_or(is_in_place)
+    }
+
+    /// Says what files and commands would do, if it is carried out; and what `world` would.
+    fn check(
+        &self,
+        declared: &Declared,
+        world: Option<WorldVertices>,
+        state: Option<&StateFile>,
+    ) -> Result<Snapshot> {
+        let ops = self.network.plan.ops.iter();
+        let mut kinds: BTreeSet<_> = ops.map(|op| op.object.kind().name()).collect();
+        self.settings.iter().for_each(|it| it.outcomes(&mut |op| kinds.extend([op.kind])));
+        let (verdicts, ledger) = (self.verdicts.clone(), ledger(state, LedgerOf::Graph)?);
+        graph::check(&declared.file, verdicts, &kinds, world, &*ledger)
     }
 
     /// Returns true if a run would try nothing, as far as is known.
@@ -74,16 +88,12 @@ impl Agent {
     ///
     /// When that is not known.
     pub fn plan(&self, declared: &Declared) -> Result<Plan> {
-        let state = self.state_file(&declared.options)?;
-        let state = state.as_ref();
-        let plan = self.planned_now(declared, state)?;
-        let graph_ledger = ledger(state, LedgerOf::Graph)?;
-        let snapshot = if graph::is_needed(&declared.file, &*graph_ledger)? {
-            Some(check(declared, &plan, None, state)?)
-        } else {
-            None
-        };
-        Ok(Plan { snapshot, ..plan })
+        let state = self.readable_state(&declared.options)?;
+        let mut plan = self.planned_now(declared, state.as_ref())?;
+        if graph::is_needed(&declared.file, &*ledger(state.as_ref(), LedgerOf::Graph)?)? {
+            plan.snapshot = Some(plan.check(declared, None, state.as_ref())?);
+        }
+        Ok(plan)
     }
 
     /// Returns the graph of a file, and how each vertex stands. Runs the checks of its commands.
@@ -92,10 +102,9 @@ impl Agent {
     ///
     /// When that is not known.
     pub fn graph(&self, declared: &Declared) -> Result<Snapshot> {
-        let state = self.state_file(&declared.options)?;
+        let state = self.readable_state(&declared.options)?;
         let plan = self.planned_now(declared, state.as_ref())?;
-        let world = world_vertices(declared, &self.target)?;
-        check(declared, &plan, world, state.as_ref())
+        plan.check(declared, world_vertices(declared, self)?, state.as_ref())
     }
 
     /// Says who owns the objects that a question is about, what is declared of them, and what a pass
@@ -111,30 +120,28 @@ impl Agent {
         options: &Options,
         query: &Query,
     ) -> Result<(Explanation, Option<Accepted>)> {
-        let state = self.state_file(options)?;
+        let state = self.readable_state(options)?;
         let ledger = ledger(state.as_ref(), LedgerOf::Network)?;
         let (desired, accepted) = match declared {
             Some(declared) => {
-                let collected = declared.collect(&self.target, |_| Ok(()))?;
-                collected.notes.iter().for_each(|note| self.note(note));
-                (Some(collected.desired.network), collected.accepted)
+                let (desired, accepted) = self.collect(declared, |_| Ok(()))?;
+                (Some(desired.network), accepted)
             }
             None => (None, None),
         };
-        let (namespace, options) = (&self.target.namespace, &options.network);
+        let (namespace, options) = (&self.namespace, &options.network);
         let explained = Rtnl::new().why(namespace, desired.as_deref(), &*ledger, options, query);
-        let explained = explained.map_err(|error| match declared {
-            Some(declared) => declared.explain(error.into()),
-            None => error.into(),
-        })?;
-        Ok((explained, accepted))
+        match (explained, declared) {
+            (Ok(explained), _) => Ok((explained, accepted)),
+            (Err(error), Some(declared)) => Err(declared.explain(error.into())),
+            (Err(error), None) => Err(error.into()),
+        }
     }
 
     /// Returns what passes would do, with what other hosts export now.
     fn planned_now(&self, declared: &Declared, state: Option<&StateFile>) -> Result<Plan> {
-        let collected = declared.collect(&self.target, |_| Ok(()))?;
-        collected.notes.iter().for_each(|note| self.note(note));
-        self.planned(declared, &collected.desired, |of| ledger(state, of))
+        let (desired, _) = self.collect(declared, |_| Ok(()))?;
+        self.planned(declared, &desired, |of| ledger(state, of))
     }
 
     /// Returns what passes would do, but for files and commands. `ledger` opens a ledger to read.
@@ -144,75 +151,64 @@ impl Agent {
         desired: &Desired,
         ledger: impl Fn(LedgerOf) -> Result<Box<dyn Ledger + Send>>,
     ) -> Result<Plan> {
-        let (scope, options) = (&self.target.namespace, &declared.options);
-        let (mut settings, mut sections) = (Vec::new(), Vec::new());
-        for (part, desired) in self.sections.parts(declared, desired) {
-            // A copy, which the pass may write.
-            let owned = ledger(part.ledger())?.owned()?;
-            let owned = owned.into_iter().map(|(key, value)| (key, Claim::Ours(value)));
-            let mut copy = MemoryLedger::default();
-            copy.commit_outcomes(owned.collect())?;
-            let kind = self.sections.of(part);
-            match kind.and_then(|kind| kind.plan(scope, desired, &mut copy, options)) {
-                Some(result) if matches!(part, Part::Section(_)) => sections.push((part, result)),
-                Some(result) => settings.push((part, result.map_err(|it| declared.explain(it))?)),
-                None => {}
-            }
-        }
+        let (scope, options) = (&self.namespace, &declared.options);
         let of_network = ledger(LedgerOf::Network)?;
         let network = Rtnl::new().plan(scope, &desired.network, &*of_network, &options.network);
-        let network = network.map_err(|error| declared.explain(error.into()))?;
-        Ok(Plan { network, settings, sections, snapshot: None })
+        let (mut settings, mut sections, mut verdicts) = (Vec::new(), Vec::new(), Vec::new());
+        for part in declared.parts(desired, options) {
+            let of = part.part();
+            // A copy, which the pass may write.
+            let owned = ledger(of.ledger)?.owned()?.into_iter();
+            let mut copy = MemoryLedger::default();
+            copy.commit_outcomes(owned.map(|(key, value)| (key, Claim::Ours(value))).collect())?;
+            let verdict = match (part.plan(scope, &mut copy), &network) {
+                (Some(result), _) if of.is_of_user() => {
+                    let verdict = planned_verdict(&result);
+                    sections.push((of.name, result));
+                    verdict
+                }
+                (Some(result), _) => {
+                    let report = result.map_err(|it| declared.explain(it))?;
+                    let verdict = verdict(report.converged(), is_idle(&*report));
+                    settings.push(report);
+                    verdict
+                }
+                (None, Ok(network)) if of == Part::LINKS => {
+                    let mut ops = network.plan.ops.iter();
+                    let has_link = ops.any(|op| op.object.kind() == Kind::Link);
+                    Ok(if has_link { Verdict::WouldChange } else { Verdict::InPlace })
+                }
+                (None, Ok(network)) => verdict(network.is_converged(), network.plan.is_empty()),
+                (None, Err(_)) => continue,
+            };
+            verdicts.push((of, verdict));
+        }
+        Ok(Plan {
+            network: network.map_err(|error| declared.explain(error.into()))?,
+            settings,
+            sections,
+            snapshot: None,
+            verdicts,
+        })
     }
 
     /// Returns the journal, for what only reads. Where no directory is usable the ledger is empty,
     /// and a note says so.
-    fn state_file(&self, options: &Options) -> Result<Option<StateFile>> {
-        let found = self.target.state(options)?;
+    fn readable_state(&self, options: &Options) -> Result<Option<StateFile>> {
+        let found = self.find_state_file(options)?;
         if found.is_none() {
-            let none = NO_STATE_DIRECTORY;
+            let none = no_state_directory();
             self.note(&format!("{none}. The output is that of an empty ledger"));
         }
         Ok(found)
     }
 }
 
-/// Says what files and commands would do, if a plan is carried out; and what `world` would.
-fn check(
-    declared: &Declared,
-    plan: &Plan,
-    world: Option<WorldVertices>,
-    state: Option<&StateFile>,
-) -> Result<Snapshot> {
-    let mut kinds: BTreeSet<_> =
-        plan.network.plan.ops.iter().map(|op| op.object.kind().name()).collect();
-    plan.settings.iter().for_each(|(_, it)| it.outcomes(&mut |op| kinds.extend([op.kind])));
-    let ledger = ledger(state, LedgerOf::Graph)?;
-    graph::check(&declared.file, verdicts(plan), &kinds, world, &*ledger)
-}
-
-/// Returns what each part would do.
-fn verdicts(plan: &Plan) -> Vec<(Part, Result<Verdict, Failure>)> {
-    let Plan { network, settings, sections, .. } = plan;
-    let settings =
-        settings.iter().map(|(part, it)| (*part, verdict(it.converged(), is_idle(&**it))));
-    let mut verdicts: Vec<_> = settings.collect();
-    if verdicts.iter().any(|(part, _)| *part == Part::LinkSettings) {
-        let mut ops = network.plan.ops.iter();
-        let has_link = ops.any(|op| op.object.kind() == Kind::Link);
-        let verdict = if has_link { Verdict::WouldChange } else { Verdict::InPlace };
-        verdicts.push((Part::Links, Ok(verdict)));
+fn planned_verdict(result: &SectionResult) -> Result<Verdict, Failure> {
+    match result {
+        Ok(report) => pass_verdict(&**report, false),
+        Err(error) => Err(Failure::new(ErrorClass::Unknown, with_causes(error))),
     }
-    verdicts.push((Part::Network, verdict(network.is_converged(), network.plan.is_empty())));
-    verdicts.extend(sections.iter().map(|(part, result)| {
-        let verdict = match result {
-            Ok(report) => pass_verdict(&**report, false),
-            Err(error) => Err(Failure::new(ErrorClass::Unknown, with_causes(error))),
-        };
-        (*part, verdict)
-    }));
-    verdicts.sort_by_key(|(part, _)| *part);
-    verdicts
 }
 
 fn verdict(is_converged: bool, is_empty: bool) -> Result<Verdict, Failure> {
@@ -228,11 +224,11 @@ fn verdict(is_converged: bool, is_empty: bool) -> Result<Verdict, Failure> {
 
 /// Returns the vertices of the world, if the file has `[world]`: what it collects is in the plan,
 /// and what it exports is compared with what is exported.
-fn world_vertices(declared: &Declared, target: &Target) -> Result<Option<WorldVertices>> {
+fn world_vertices(declared: &Declared, agent: &Agent) -> Result<Option<WorldVertices>> {
     let Some(named) = &declared.file.settings.world else {
         return Ok(None);
     };
-    let state = target.require_state(&declared.options)?;
+    let state = agent.state_file(&declared.options)?;
     let exports = declared.exports();
     let exported = world::open(named, state.directory(), world::Use::Read)
         .and_then(|world| Ok(world::is_exported(&world, &exports)?));

@@ -1,17 +1,21 @@
 //! The report of a pass in words and as records, whatever the source.
 
-mod json;
 mod network;
 mod setting;
 
-use serde::Serialize;
+use std::marker::PhantomData;
+
+use serde::ser::{Serialize, SerializeSeq as _, Serializer};
 use trueup_net::Devices;
 use trueup_reconcile::{ErrorClass, Outcome, Report};
 
+use crate::error::Result;
 use crate::status::StatusCounts;
 
-pub use json::{Ops, Ownership, is_applied};
 pub(crate) use network::Preliminary;
+
+/// The report of a pass over a part, or why it could not run.
+pub(crate) type SectionResult = Result<Box<dyn PassReport>>;
 
 /// The report of a pass, in words. All that prints reports, plans and events goes through it.
 pub trait PassReport: Report + Send {
@@ -19,27 +23,35 @@ pub trait PassReport: Report + Send {
     fn ops(&self, visit: &mut dyn FnMut(&dyn OpText));
 
     /// Calls `visit` for each object whose owner has changed, or has not although one would think so.
-    fn ownership(&self, _visit: &mut dyn FnMut(OwnershipRecord)) {}
+    fn ownership(&self, visit: &mut dyn FnMut(OwnershipRecord)) {
+        self.members().iter().for_each(|it| it.ownership(visit));
+    }
 
     /// Returns the foreign objects on keys that are declared.
     fn conflicts(&self) -> Vec<ConflictRecord> {
-        Vec::new()
+        self.members().into_iter().flat_map(PassReport::conflicts).collect()
     }
 
     /// Returns what the author of the declaration should know of.
     fn notices(&self) -> Vec<String> {
-        Vec::new()
+        self.members().into_iter().flat_map(PassReport::notices).collect()
     }
 
     /// Returns what could not be read whole, and why the pass could not end.
     fn errors(&self) -> Vec<String> {
-        Vec::new()
+        self.members().into_iter().flat_map(PassReport::errors).collect()
     }
 
     /// Returns the devices that the pass knew, if it was over the network.
     #[doc(hidden)]
     fn devices(&self) -> Option<&Devices> {
-        None
+        self.members().into_iter().find_map(PassReport::devices)
+    }
+
+    /// Returns the reports of which this one is made.
+    #[doc(hidden)]
+    fn members(&self) -> Vec<&dyn PassReport> {
+        Vec::new()
     }
 }
 
@@ -75,7 +87,8 @@ pub trait OpText {
     fn failure(&self) -> Option<FailureRecord> {
         match self.outcome() {
             Outcome::Failed(class) | Outcome::Declined(class) => {
-                Some(FailureRecord { errno: None, message: self.why(), class, forms: None })
+                let message = self.why();
+                Some(FailureRecord { errno: None, message, class, desired: None, stored: None })
             }
             Outcome::Applied | Outcome::Pending(()) => None,
         }
@@ -135,8 +148,8 @@ impl OpText for Op {
 }
 
 /// An op as JSON.
-#[derive(Serialize)]
-pub struct OpRecord {
+#[derive(serde::Serialize)]
+struct OpRecord {
     op: &'static str,
     kind: &'static str,
     command: String,
@@ -146,8 +159,8 @@ pub struct OpRecord {
 }
 
 impl OpRecord {
-    /// Makes the record of an op. The reason of one that is pending is why it waits.
-    pub fn new(op: &dyn OpText) -> OpRecord {
+    /// The reason of one that is pending is why it waits.
+    fn new(op: &dyn OpText) -> OpRecord {
         OpRecord {
             op: op.action(),
             kind: op.kind(),
@@ -159,17 +172,62 @@ impl OpRecord {
             failure: op.failure(),
         }
     }
+}
 
-    /// Makes the record of an op of a plan, whose reason is why it is to be done, or why that is not
-    /// possible yet.
-    pub fn planned(op: &dyn OpText) -> OpRecord {
-        let reason = op.failure().map_or_else(|| op.reason(), |failure| failure.message);
-        OpRecord { reason, failure: None, ..OpRecord::new(op) }
+/// Returns an op of a plan as JSON: with the reason why it is to be done, or why that is not possible
+/// yet.
+pub fn planned_op(op: &dyn OpText) -> impl Serialize + use<> {
+    let reason = op.failure().map_or_else(|| op.reason(), |failure| failure.message);
+    OpRecord { reason, failure: None, ..OpRecord::new(op) }
+}
+
+/// A list as JSON, built while it is written: a report may have a million ops.
+struct List<T, V: Fn(&mut dyn FnMut(T))>(V, PhantomData<fn(T)>);
+
+impl<T: Serialize, V: Fn(&mut dyn FnMut(T))> Serialize for List<T, V> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_seq(None)?;
+        let mut written = Ok(());
+        (self.0)(&mut |item| {
+            if written.is_ok() {
+                written = out.serialize_element(&item);
+            }
+        });
+        written?;
+        out.end()
     }
 }
 
+/// Returns the ops of a report whose outcome is wanted, as JSON.
+pub fn ops(report: &dyn PassReport, is_wanted: fn(Outcome) -> bool) -> impl Serialize {
+    List(
+        move |visit: &mut dyn FnMut(OpRecord)| {
+            report.ops(&mut |op| {
+                if is_wanted(op.outcome()) {
+                    visit(OpRecord::new(op));
+                }
+            });
+        },
+        PhantomData,
+    )
+}
+
+/// Returns the findings about ownership as JSON; those that last only if asked for.
+pub fn ownership(report: &dyn PassReport, with_lasting: bool) -> impl Serialize {
+    List(
+        move |visit: &mut dyn FnMut(OwnershipRecord)| {
+            report.ownership(&mut |change| {
+                if with_lasting || !change.lasts {
+                    visit(change);
+                }
+            });
+        },
+        PhantomData,
+    )
+}
+
 /// Why an op has failed, as JSON.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct FailureRecord {
     /// The operating system's number, if it has one.
     pub errno: Option<i32>,
@@ -177,22 +235,16 @@ pub struct FailureRecord {
     pub message: String,
     /// What can be done about it.
     pub class: ErrorClass,
-    /// The forms of an object that was stored with other values.
-    #[serde(flatten)]
-    pub forms: Option<FormsRecord>,
-}
-
-/// The forms of an object that was stored with other values.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct FormsRecord {
-    /// As it is declared.
-    pub desired: String,
-    /// As it was stored, if it was.
-    pub stored: Option<String>,
+    /// The declared form of an object that was stored with other values.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub desired: Option<String>,
+    /// Its stored form, if it was stored; `None` unless there is a declared one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stored: Option<Option<String>>,
 }
 
 /// A rule of ownership that applied to an object, as JSON.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct OwnershipRecord {
     /// The name of the rule.
     pub rule: &'static str,
@@ -211,7 +263,7 @@ pub struct OwnershipRecord {
 }
 
 /// A foreign object on a key that is declared, as JSON.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct ConflictRecord {
     /// The kind of both objects.
     pub kind: &'static str,
@@ -274,10 +326,16 @@ pub(crate) fn verdict_of(counts: StatusCounts, errors: impl IntoIterator<Item = 
     parts.join(", ")
 }
 
+/// Returns true if a pass has changed an object.
+pub(crate) fn has_applied(report: &dyn PassReport) -> bool {
+    let mut has_applied = false;
+    report.outcomes(&mut |op| has_applied |= op.outcome == Outcome::Applied);
+    has_applied
+}
+
 /// Returns true if a pass has changed an object, or its owner.
 pub(crate) fn changes_anything(report: &dyn PassReport) -> bool {
-    let mut changes = false;
-    report.outcomes(&mut |op| changes |= op.outcome == Outcome::Applied);
+    let mut changes = has_applied(report);
     report.ownership(&mut |change| changes |= change.line.is_some());
     changes
 }

@@ -1,28 +1,18 @@
-//! What an agent runs: the sources of the namespace, and those of sections that a user's crate adds.
-
-mod network;
-mod own;
-mod settings;
+//! What an agent runs: the parts of the namespace, and the sections that a user's crate adds.
 
 use std::sync::Arc;
 
-use crate::error::Result;
 use trueup_file::{Diagnostic, OwnElement};
-use trueup_graph::Vertex;
-use trueup_reconcile::{Ledger, OrderedError, OrderedReport, Source};
-use trueup_rtnl::{self as rtnl, Namespace, Rtnl};
-use trueup_sysctl::{self as sysctl, Sysctl};
+use trueup_graph::{SourceVertex, Vertex};
+use trueup_reconcile::{Ledger, PassInput, PassLimits, Source};
+use trueup_rtnl::Namespace;
 
-use crate::declared::Declared;
-use crate::desired::Desired;
+use crate::error::{Error, Result};
 use crate::graph::OnceMaker;
-use crate::options::Options;
-use crate::report::PassReport;
+use crate::report::{PassReport, SectionResult};
 use crate::source::{AnyDesired, AnySource};
-use crate::state::LedgerOf;
+use crate::state::{LedgerOf, SharedLedger};
 use crate::watch::PartMaker;
-
-pub(crate) use network::NetworkSource;
 
 /// A section of the file that is a source of its own: `[[name]]`, or `[name]` for one table.
 ///
@@ -63,191 +53,174 @@ pub trait Section: Send + Sync + 'static {
     }
 }
 
-/// The report of a pass over a part, or why it could not run.
-pub(crate) type SectionResult = Result<Box<dyn PassReport>>;
-
-/// The report of a pass over a part of the namespace: of the network, of sysctls, or of both.
-pub(crate) type NamespaceReport = OrderedReport<rtnl::Report, sysctl::Report, NamespaceError>;
-
-/// Why a pass over a part of the namespace could not run.
-pub(crate) type NamespaceError = OrderedError<rtnl::Error, sysctl::Error>;
-
-fn is_scope_gone(error: &NamespaceError) -> bool {
-    match error {
-        OrderedError::First(error) => Rtnl::is_scope_gone(error),
-        OrderedError::Second(error) => Sysctl::is_scope_gone(error),
-        OrderedError::Events(_) => false,
-    }
-}
-
-/// A part of what an agent runs, in the order in which they run.
+/// A part of what an agent runs. Parts sort in the order in which they run.
 ///
 /// Settings come before links, because the kernel copies `net.*.conf.default` to a link when that
 /// is created; settings of a link come before its addresses, because they decide how the kernel
 /// treats those.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
-    /// The settings that are of no declared link.
-    Settings,
-    /// The declared links, while one is missing that a setting is of.
-    Links,
-    /// The settings of declared links.
-    LinkSettings,
-    /// All objects, also the links.
-    Network,
-    /// A section that a user's crate has added.
-    Section(SectionId),
+pub(crate) struct Part {
+    order: u8,
+    /// The name of its vertex.
+    pub(crate) name: &'static str,
+    /// The ledger that it works with.
+    pub(crate) ledger: LedgerOf,
+    /// A section of a user's crate that runs after the network.
+    pub(crate) is_after_network: bool,
 }
 
 impl Part {
-    /// Returns the name of its vertex. That of a kind of objects is the vertex of that section.
-    pub fn name(self) -> &'static str {
-        match self {
-            Part::Settings => "settings",
-            Part::Links => "links",
-            Part::LinkSettings => "link-settings",
-            Part::Network => "network",
-            Part::Section(id) => id.name,
-        }
+    /// The settings that are of no declared link.
+    pub(crate) const SETTINGS: Part = Part::of_namespace(0, "settings", LedgerOf::Settings);
+    /// The declared links, while one is missing that a setting is of.
+    pub(crate) const LINKS: Part = Part::of_namespace(1, "links", LedgerOf::Network);
+    /// The settings of declared links.
+    pub(crate) const LINK_SETTINGS: Part =
+        Part::of_namespace(2, "link-settings", LedgerOf::Settings);
+    /// All objects, also the links.
+    pub(crate) const NETWORK: Part = Part::of_namespace(3, "network", LedgerOf::Network);
+
+    const fn of_namespace(order: u8, name: &'static str, ledger: LedgerOf) -> Part {
+        Part { order, name, ledger, is_after_network: false }
     }
 
-    /// Returns the ledger that it works with.
-    pub(crate) fn ledger(self) -> LedgerOf {
-        match self {
-            Part::Settings | Part::LinkSettings => LedgerOf::Settings,
-            Part::Links | Part::Network => LedgerOf::Network,
-            Part::Section(id) => LedgerOf::Section(id),
-        }
+    fn of_section(section: &impl Section) -> Part {
+        let (name, is_lasting) = (section.name(), section.outlives_boots());
+        let ledger = LedgerOf::Section { name, is_lasting };
+        Part { order: 4, name, ledger, is_after_network: section.is_after_network() }
     }
 
     /// Returns true if it is about settings.
     pub(crate) fn is_of_settings(self) -> bool {
-        self.ledger() == LedgerOf::Settings
+        self.ledger == LedgerOf::Settings
+    }
+
+    /// Returns true if it is a section of a user's crate.
+    pub(crate) fn is_of_user(self) -> bool {
+        matches!(self.ledger, LedgerOf::Section { .. })
     }
 }
 
-/// A section that a user's crate has added, as far as vertices and ledgers go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SectionId {
-    /// Its name in the file.
-    pub name: &'static str,
-    pub(crate) outlives_boots: bool,
-    pub(crate) is_after_network: bool,
+/// A part with its desired state, to run in each of three ways.
+pub(crate) trait AnyPart: Send + Sync {
+    fn part(&self) -> Part;
+
+    fn desired(&self) -> AnyDesired;
+
+    /// Makes its loop.
+    fn looped(&self, maker: &PartMaker) -> Arc<dyn AnySource>;
+
+    /// Makes a vertex that runs it once.
+    fn once(&self, maker: &OnceMaker) -> Box<dyn Vertex>;
+
+    /// Returns the report of a pass that changes nothing; `None` if the plan of the network says
+    /// more.
+    fn plan(&self, scope: &Namespace, ledger: &mut dyn Ledger) -> Option<SectionResult>;
 }
 
-/// What an agent runs, as far as it is registered.
-pub(crate) trait Kind: Send + Sync {
-    /// Returns the section that it adds to the file, if it adds one.
-    fn section(&self) -> Option<SectionId> {
-        None
-    }
+type MakeSource<S> = Box<dyn Fn(&dyn Fn(LedgerOf) -> SharedLedger) -> S + Send + Sync>;
+type PlanSource<S> = Box<dyn Fn(PassInput<'_, S>) -> SectionResult + Send + Sync>;
 
-    /// Returns what a section that it adds desires.
-    fn parse(&self, _elements: &[OwnElement]) -> Result<Option<AnyDesired>, Vec<Diagnostic>> {
-        Ok(None)
-    }
-
-    /// Returns true if a part is its own.
-    fn owns(&self, part: Part) -> bool;
-
-    /// Returns what a file desires of its parts. `namespace` is what is desired of the namespace,
-    /// with what is collected.
-    fn parts(&self, declared: &Declared, namespace: &Desired) -> Vec<(Part, AnyDesired)>;
-
-    /// Makes the loop of a part.
-    ///
-    /// # Errors
-    ///
-    /// When the desired state is another part's.
-    fn make(
-        &self,
-        maker: &PartMaker,
-        part: Part,
-        desired: AnyDesired,
-    ) -> Result<Box<dyn AnySource>>;
-
-    /// Returns the report of a pass that changes nothing; `None` if a plan says more.
-    fn plan(
-        &self,
-        _scope: &Namespace,
-        _desired: AnyDesired,
-        _ledger: &mut dyn Ledger,
-        _options: &Options,
-    ) -> Option<SectionResult> {
-        None
-    }
-
-    /// Makes a vertex that runs a part once; `None` if the desired state is not its own.
-    fn once(&self, maker: &OnceMaker, part: Part, desired: AnyDesired) -> Option<Box<dyn Vertex>>;
+/// A part with all that its source takes.
+pub(crate) struct Ready<S: Source> {
+    pub(crate) part: Part,
+    pub(crate) desired: S::Desired,
+    pub(crate) options: S::Options,
+    /// Makes the source; it may take other ledgers than the part's own.
+    pub(crate) source: MakeSource<S>,
+    /// Makes the report of a run of a pass's.
+    pub(crate) report: fn(S::Report) -> Box<dyn PassReport>,
+    pub(crate) plan: Option<PlanSource<S>>,
 }
 
-/// The sections of a file that an agent runs. Clones share them.
-#[derive(Clone)]
-pub struct Sections(Vec<Arc<dyn Kind>>);
+impl<S> AnyPart for Ready<S>
+where
+    S: Source<Scope = Namespace, Report: PassReport> + Send + 'static,
+    S::Desired: Clone + Send + Sync + 'static,
+    S::Options: Clone + Send + Sync,
+    SourceVertex<S>: AnySource,
+{
+    fn part(&self) -> Part {
+        self.part
+    }
 
-impl Default for Sections {
-    /// The agent's own.
-    fn default() -> Sections {
-        Sections(vec![
-            // Sysctls.
-            Arc::new(settings::Settings),
-            // Links, addresses, neighbours, nexthop objects, routes and rules.
-            Arc::new(network::Network),
-        ])
+    fn desired(&self) -> AnyDesired {
+        Arc::new(self.desired.clone())
+    }
+
+    fn looped(&self, maker: &PartMaker) -> Arc<dyn AnySource> {
+        let source = (self.source)(&|of| maker.state.ledger(of));
+        maker.looped(self.part, source, self.desired.clone(), self.options.clone())
+    }
+
+    fn once(&self, maker: &OnceMaker) -> Box<dyn Vertex> {
+        let (source, desired) = ((self.source)(&*maker.ledger), self.desired.clone());
+        maker.vertex(self.part, source, desired, self.options.clone(), self.report)
+    }
+
+    fn plan(&self, scope: &Namespace, ledger: &mut dyn Ledger) -> Option<SectionResult> {
+        let plan = self.plan.as_ref()?;
+        Some(plan(PassInput::new(scope, &self.desired, ledger, &self.options)))
     }
 }
+
+/// A section that a user's crate has added.
+pub(crate) trait AnySection: Send + Sync {
+    fn part(&self) -> Part;
+
+    fn parse(&self, elements: &[OwnElement]) -> Result<Arc<dyn AnyPart>, Vec<Diagnostic>>;
+}
+
+impl<S: Section> AnySection for Arc<S> {
+    fn part(&self) -> Part {
+        Part::of_section(&**self)
+    }
+
+    fn parse(&self, elements: &[OwnElement]) -> Result<Arc<dyn AnyPart>, Vec<Diagnostic>> {
+        let (made, planned) = (Arc::clone(self), Arc::clone(self));
+        Ok(Arc::new(Ready::<S::Source> {
+            part: Part::of_section(&**self),
+            desired: Section::parse(&**self, elements)?,
+            options: (),
+            source: Box::new(move |_| made.source()),
+            report: |report| Box::new(report),
+            plan: Some(Box::new(move |input| {
+                let limits = PassLimits::default().with_ops(0);
+                let report = planned.source().reconcile(input.with_limits(limits));
+                report.map(|it| Box::new(it) as _).map_err(Error::pass)
+            })),
+        }))
+    }
+}
+
+/// The sections that users' crates have added. Clones share them.
+#[derive(Clone, Default)]
+pub(crate) struct Sections(Vec<Arc<dyn AnySection>>);
 
 impl Sections {
     /// Adds a section.
-    #[must_use]
-    pub fn with(mut self, section: impl Section) -> Sections {
-        self.0.push(Arc::new(own::Own(section)));
+    pub(crate) fn with(mut self, section: impl Section) -> Sections {
+        self.0.push(Arc::new(Arc::new(section)));
         self
     }
 
-    /// Returns the names of the sections that were added.
+    /// Returns their names in the file.
     pub(crate) fn names(&self) -> Vec<&'static str> {
-        self.ids().map(|id| id.name).collect()
+        self.0.iter().map(|it| it.part().name).collect()
     }
 
-    /// Returns the sections that were added.
-    pub(crate) fn ids(&self) -> impl Iterator<Item = SectionId> {
-        self.0.iter().filter_map(|kind| kind.section())
+    /// Returns their ledgers.
+    pub(crate) fn ledgers(&self) -> impl Iterator<Item = LedgerOf> {
+        self.0.iter().map(|it| it.part().ledger)
     }
 
-    /// Returns what one of these desires.
+    /// Returns the part of one of them, with what its elements desire.
     pub(crate) fn parse(
         &self,
         name: &str,
         elements: &[OwnElement],
-    ) -> Result<Option<AnyDesired>, Vec<Diagnostic>> {
-        let mut kinds = self.0.iter();
-        let kind = kinds.find(|kind| kind.section().is_some_and(|id| id.name == name));
-        kind.map_or(Ok(None), |kind| kind.parse(elements))
-    }
-
-    /// Returns what a file desires of all parts, in the order in which they run.
-    pub(crate) fn parts(
-        &self,
-        declared: &Declared,
-        namespace: &Desired,
-    ) -> Vec<(Part, AnyDesired)> {
-        let mut parts: Vec<_> =
-            self.0.iter().flat_map(|kind| kind.parts(declared, namespace)).collect();
-        parts.sort_by_key(|(part, _)| *part);
-        parts
-    }
-
-    /// Returns the section of a part.
-    pub(crate) fn of(&self, part: Part) -> Option<&dyn Kind> {
-        self.0.iter().find(|kind| kind.owns(part)).map(|kind| &**kind)
+    ) -> Result<Option<Arc<dyn AnyPart>>, Vec<Diagnostic>> {
+        let section = self.0.iter().find(|it| it.part().name == name);
+        section.map(|it| it.parse(elements)).transpose()
     }
 }
-
-/// The error of a part that was given what another one desires.
-pub(crate) fn foreign(part: Part) -> crate::error::Error {
-    crate::error::error!("the desired state of {} is another's", part.name())
-}
-
-#[cfg(test)]
-mod tests;

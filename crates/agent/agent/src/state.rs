@@ -22,16 +22,14 @@ use trueup_reconcile::{Claim, Ledger as _, LedgerError, LedgerScope};
 use trueup_rtnl::Namespace;
 use trueup_rtnl::{Options, ledger_scope_of};
 
-use crate::section::SectionId;
-
 use self::directory::is_usable;
-pub(crate) use self::directory::{NoStateDirectory, ignored_runtime_directory, is_unsafe, make};
 pub use self::directory::{directories, existing};
-pub(crate) use self::shared_ledger::SharedLedger;
+pub(crate) use self::directory::{ignored_runtime_directory, is_unsafe, make, no_state_directory};
+pub(crate) use self::shared_ledger::{SharedLedger, State};
 
 /// A source that has a ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LedgerOf {
+pub(crate) enum LedgerOf {
     Network,
     Settings,
     /// The refreshes that are pending, which outlive a boot.
@@ -39,7 +37,10 @@ pub enum LedgerOf {
     /// Which grants were seen last, which outlives a boot.
     World,
     /// A section that a user's crate has added.
-    Section(SectionId),
+    Section {
+        name: &'static str,
+        is_lasting: bool,
+    },
 }
 
 impl LedgerOf {
@@ -47,7 +48,7 @@ impl LedgerOf {
     fn is_lasting(self) -> bool {
         match self {
             LedgerOf::Graph | LedgerOf::World => true,
-            LedgerOf::Section(id) => id.outlives_boots,
+            LedgerOf::Section { is_lasting, .. } => is_lasting,
             LedgerOf::Network | LedgerOf::Settings => false,
         }
     }
@@ -59,7 +60,7 @@ impl LedgerOf {
             LedgerOf::Settings => "sysctl".into(),
             LedgerOf::Graph => "graph".into(),
             LedgerOf::World => "world".into(),
-            LedgerOf::Section(id) => format!("section {}", id.name).into(),
+            LedgerOf::Section { name, .. } => format!("section {name}").into(),
         }
     }
 }
@@ -72,19 +73,19 @@ pub const EXTENSION: &str = "journal";
 
 /// What tells an agent from others in its namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Agent {
-    pub marker: u8,
+pub(crate) struct Agent {
+    pub(crate) marker: u8,
     /// The name of its domain, if it has one.
-    pub domain: Option<String>,
+    pub(crate) domain: Option<String>,
 }
 
 /// What tells a namespace from others.
 #[derive(Clone, Debug)]
-pub struct NamespaceKey {
+pub(crate) struct NamespaceKey {
     /// In this boot: another namespace can have the same cookie after it.
-    pub cookie: u64,
+    pub(crate) cookie: u64,
     /// The name that `ip netns` gave it, if it has one: in all boots.
-    pub name: Option<String>,
+    pub(crate) name: Option<String>,
 }
 
 /// The cookie of the first namespace of a boot, the host's own.
@@ -98,25 +99,20 @@ pub struct StateFile {
     pub(crate) agent: Agent,
 }
 
-/// A locked journal. The lock ends when this and all of its ledgers are dropped.
-#[derive(Debug)]
-pub struct State(SharedLedger);
-
 impl Agent {
-    pub fn of(options: &Options) -> Agent {
+    pub(crate) fn of(options: &Options) -> Agent {
         Agent { marker: options.protocol(), domain: options.domain().name.clone() }
     }
 
     /// Returns the agent whose journal has this name, and the cookie of its namespace.
     fn of_file(name: &OsStr) -> Option<(u64, Agent)> {
-        let name = name.to_str()?.strip_suffix(EXTENSION)?.strip_suffix('.')?;
-        let (cookie, name) = name.strip_prefix("netns-")?.split_once('-')?;
-        let (marker, domain) = match name.split_once('-') {
+        let stem = name.to_str()?.strip_suffix(EXTENSION)?.strip_suffix('.')?;
+        let (cookie, agent) = stem.strip_prefix("netns-")?.split_once('-')?;
+        let (marker, domain) = match agent.split_once('-') {
             Some((marker, domain)) => (marker, Some(domain.to_owned())),
-            None => (name, None),
+            None => (agent, None),
         };
-        let marker = marker.parse().ok()?;
-        Some((cookie.parse().ok()?, Agent { marker, domain }))
+        Some((cookie.parse().ok()?, Agent { marker: marker.parse().ok()?, domain }))
     }
 }
 
@@ -124,7 +120,7 @@ impl NamespaceKey {
     /// # Errors
     ///
     /// When the kernel cannot be asked.
-    pub fn of(namespace: &Namespace) -> Result<NamespaceKey> {
+    pub(crate) fn of(namespace: &Namespace) -> Result<NamespaceKey> {
         Ok(NamespaceKey { cookie: namespace.cookie()?, name: namespace.name() })
     }
 
@@ -161,7 +157,7 @@ impl StateFile {
     ///
     /// When another user could change a directory; when it cannot be known whether one of the usual
     /// directories has the journal.
-    pub fn find(
+    pub(crate) fn find(
         given: Option<&Path>,
         namespace: &NamespaceKey,
         agent: &Agent,
@@ -181,13 +177,12 @@ impl StateFile {
                 return Ok(Some(place.clone()));
             }
         }
-        let usable = |place: &StateFile| is_usable(&place.directory);
-        Ok(places.into_iter().find(usable))
+        Ok(places.into_iter().find(|place| is_usable(&place.directory)))
     }
 
     /// Returns the journals of all agents in a namespace that are in this directory, in order. What
     /// cannot be listed has none.
-    pub fn of_all_agents(&self) -> Vec<StateFile> {
+    pub(crate) fn of_all_agents(&self) -> Vec<StateFile> {
         let mut all = self.of_directory();
         all.retain(|it| it.namespace.cookie == self.namespace.cookie);
         all.sort_by(|one, other| one.agent.cmp(&other.agent));
@@ -249,16 +244,16 @@ impl StateFile {
     /// # Errors
     ///
     /// When the journal cannot be read or is damaged.
-    pub fn read_ledger(&self, of: LedgerOf) -> Result<JournalLedger> {
+    pub(crate) fn read_ledger(&self, of: LedgerOf) -> Result<JournalLedger> {
         let file = self.file();
         let journal =
             Journal::open_read_only(&file).map_err(|error| describe_error(error, &file))?;
         let boot_id = boot_id()?;
         let ledger = self.ledger(of, &journal, &boot_id)?;
-        match of.is_lasting() && ledger.is_empty()? {
-            true => Ok(self.earlier_ledger(of, &boot_id)?.unwrap_or(ledger)),
-            false => Ok(ledger),
+        if of.is_lasting() && ledger.is_empty()? {
+            return Ok(self.earlier_ledger(of, &boot_id)?.unwrap_or(ledger));
         }
+        Ok(ledger)
     }
 
     /// Returns the id of the state in the world; none if no process has needed one.
@@ -278,24 +273,25 @@ impl StateFile {
     ///
     /// When another process holds it for longer than a second; when it cannot be opened or is
     /// damaged.
-    pub fn claim(self, sections: impl Iterator<Item = SectionId>) -> Result<State> {
+    pub(crate) fn claim(self, sections: impl Iterator<Item = LedgerOf>) -> Result<State> {
         let boot_id = boot_id()?;
         make(&self.directory)?;
-        let state = State(SharedLedger::open(LedgerOf::Network, self, boot_id)?);
+        let state = State::open(self, boot_id)?;
         state.take_over_earlier(sections)?;
         Ok(state)
     }
 
     fn ledger(&self, of: LedgerOf, journal: &Journal, boot_id: &str) -> Result<JournalLedger> {
-        let scope = match of.is_lasting() {
-            true => self.namespace.lasting_scope(boot_id),
-            false => ledger_scope_of(self.namespace.cookie, boot_id),
+        let scope = if of.is_lasting() {
+            self.namespace.lasting_scope(boot_id)
+        } else {
+            ledger_scope_of(self.namespace.cookie, boot_id)
         };
         Ok(journal.ledger(&of.name(), &scope)?)
     }
 
     /// Returns the path of the journal.
-    pub fn file(&self) -> PathBuf {
+    pub(crate) fn file(&self) -> PathBuf {
         self.directory.join(self.name())
     }
 
@@ -306,28 +302,13 @@ impl StateFile {
 }
 
 impl State {
-    /// Returns the place of the journal.
-    pub fn place(&self) -> &StateFile {
-        &self.0.place
-    }
-
-    /// Makes the journal anew if it was removed, as with its directory. Returns true if that was
-    /// done since the last call.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be made, or another process has one of its name: no pass can run.
-    pub fn keep_in_place(&self) -> Result<bool> {
-        self.0.keep_in_place()
-    }
-
     /// Returns an id that is random, and stays the same as long as the records of the world do.
     ///
     /// # Errors
     ///
     /// When the journal cannot be read or written.
-    pub fn world_id(&self) -> Result<String> {
-        Ok(self.0.with(|opened| {
+    pub(crate) fn world_id(&self) -> Result<String> {
+        Ok(self.with(|opened| {
             let new = opened.journal.id().map_err(LedgerError::new)?.to_string();
             let world = opened.of(LedgerOf::World)?;
             let known = world.last_applied(WORLD_ID).map_err(LedgerError::new)?;
@@ -338,11 +319,6 @@ impl State {
             world.commit_outcomes(BTreeMap::from([(WORLD_ID.to_vec(), claim)]))?;
             Ok(new)
         })?)
-    }
-
-    /// Returns the ledger of a source.
-    pub fn ledger(&self, of: LedgerOf) -> SharedLedger {
-        self.0.of(of)
     }
 }
 
@@ -375,24 +351,17 @@ pub(crate) fn describe_error(error: journal::Error, file: &Path) -> Error {
 
 /// Returns the remedy for an error of a journal, if one is known.
 pub(crate) fn remedy(error: &journal::Error) -> Option<&'static str> {
-    let cause = || {
-        let cause = std::error::Error::source(error)?;
-        cause.downcast_ref::<io::Error>()
-    };
-    let is_forbidden = |cause: &io::Error| {
-        use ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    use ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    error.remedy().or_else(|| {
+        let cause: &io::Error = std::error::Error::source(error)?.downcast_ref()?;
         // The message of a file that another user could change has the remedy.
-        let error = cause.get_ref().and_then(|error| error.downcast_ref());
-        !error.is_some_and(path::Error::is_refused)
-            && matches!(cause.kind(), PermissionDenied | ReadOnlyFilesystem)
-    };
-    let readable = || cause().is_some_and(is_forbidden).then_some(FIX_PERMISSIONS);
-    error.remedy().or_else(readable)
+        let refused = cause.get_ref().and_then(|error| error.downcast_ref());
+        let is_forbidden = !refused.is_some_and(path::Error::is_refused)
+            && matches!(cause.kind(), PermissionDenied | ReadOnlyFilesystem);
+        is_forbidden.then_some(FIX_PERMISSIONS)
+    })
 }
 
 /// The remedy for a journal that cannot be opened.
 pub(crate) const FIX_PERMISSIONS: &str =
     "let the user that runs trueup read and write it, or run trueup as its owner";
-
-/// The message where no default directory can be written.
-pub(crate) const NO_STATE_DIRECTORY: NoStateDirectory = NoStateDirectory;

@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use trueup_loop::ObjectStatus;
 use trueup_reconcile::{Condition, ErrorClass, Status};
-
-use crate::words::{count, seconds};
 
 /// The number of objects that are not in place, by what is the matter with them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -23,17 +21,18 @@ pub struct StatusCounts {
 impl StatusCounts {
     /// Adds up the counts of a loop, which are by kind as well.
     pub fn of(counts: &BTreeMap<(&'static str, &'static str), usize>) -> StatusCounts {
-        let of = |condition: &str| {
-            let of_condition = counts.iter().filter(|((_, it), _)| *it == condition);
-            of_condition.map(|(_, number)| number).sum()
-        };
-        StatusCounts {
-            failed: of("failed"),
-            pending: of("pending"),
-            conflict: of("conflict"),
-            contended: of("contended"),
-            stored_otherwise: of("stored_otherwise"),
+        let mut sum = StatusCounts::default();
+        for ((_, condition), number) in counts {
+            *match *condition {
+                "failed" => &mut sum.failed,
+                "pending" => &mut sum.pending,
+                "conflict" => &mut sum.conflict,
+                "contended" => &mut sum.contended,
+                "stored_otherwise" => &mut sum.stored_otherwise,
+                _ => continue,
+            } += number;
         }
+        sum
     }
 
     /// Returns the words for each count that is not 0.
@@ -46,8 +45,7 @@ impl StatusCounts {
             (contended, format!("{contended} contended")),
             (stored_otherwise, format!("{stored_otherwise} stored otherwise")),
         ];
-        let some = all.into_iter().filter(|(number, _)| *number > 0);
-        some.map(|(_, words)| words).collect()
+        all.into_iter().filter(|(number, _)| *number > 0).map(|(_, words)| words).collect()
     }
 }
 
@@ -85,11 +83,8 @@ pub struct StatusChanges {
 impl StatusChanges {
     /// Returns these changes, in the order of the objects.
     pub fn new(mut changed: Vec<StatusEntry>, mut cleared: Vec<Arc<Status>>) -> Self {
-        let order = |one: &Status, other: &Status| {
-            (one.kind, &one.object).cmp(&(other.kind, &other.object))
-        };
-        changed.sort_by(|one, other| order(&one.status, &other.status));
-        cleared.sort_by(|one, other| order(one, other));
+        changed.sort_by(|one, other| id(&one.status).cmp(&id(&other.status)));
+        cleared.sort_by(|one, other| id(one).cmp(&id(other)));
         StatusChanges { changed, cleared, is_snapshot: false }
     }
 
@@ -134,6 +129,10 @@ impl StatusChanges {
     pub fn is_snapshot(&self) -> bool {
         self.is_snapshot
     }
+}
+
+fn id(status: &Status) -> (&str, &str) {
+    (status.kind, &status.object)
 }
 
 /// Returns the line of a status.
@@ -197,9 +196,20 @@ impl StatusRecord<'_> {
     }
 }
 
+/// Returns a number with its noun.
+pub fn count(number: usize, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
+/// Returns the seconds since 1970, to the millisecond.
+pub fn seconds(time: SystemTime) -> f64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    (since.as_secs_f64() * 1e3).round() / 1e3
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, UNIX_EPOCH};
+    use std::time::Duration;
 
     use serde_json::json;
 
@@ -210,12 +220,11 @@ mod tests {
     }
 
     fn entry(object: &str, condition: Condition) -> StatusEntry {
-        let at = |millis| UNIX_EPOCH + Duration::from_millis(millis);
         StatusEntry {
             status: status(object, condition),
-            since: at(1_700_000_000_250),
+            since: UNIX_EPOCH + Duration::from_millis(1_700_000_000_250),
             tries: 3,
-            next_try: Some(at(1_700_000_060_500)),
+            next_try: Some(UNIX_EPOCH + Duration::from_millis(1_700_000_060_500)),
         }
     }
 
@@ -256,8 +265,8 @@ mod tests {
     #[test]
     fn a_status_in_json_has_what_is_known_of_its_condition() {
         let changes = changes();
-        let json = |record: EntryRecord<'_>| serde_json::to_value(record).unwrap();
-        let changed: Vec<_> = changes.changed().map(json).collect();
+        let changed: Vec<_> =
+            changes.changed().map(|it| serde_json::to_value(it).unwrap()).collect();
         assert_eq!(changed[0]["foreign"], "10.1.0.0/16 via 10.9.0.1");
         assert_eq!(
             changed[1],
@@ -273,8 +282,8 @@ mod tests {
                 "next_try": 1_700_000_060.5,
             })
         );
-        let json = |record: StatusRecord<'_>| serde_json::to_value(record).unwrap();
-        let cleared: Vec<_> = changes.cleared().map(json).collect();
+        let cleared: Vec<_> =
+            changes.cleared().map(|it| serde_json::to_value(it).unwrap()).collect();
         assert_eq!(cleared[0]["reason"], "the pass ended before its turn");
     }
 

@@ -16,12 +16,12 @@ mod service_manager;
 mod world_status;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-use crate::error::{Context as _, Error, Result, cause_of, error};
+use crate::error::{Context as _, Error, Result, cause_of, error, with_causes};
 use trueup_graph::{Places, Snapshot};
 use trueup_loop::{Budget, ObjectStatus, Stats};
 use trueup_reconcile::LateHints;
@@ -30,22 +30,21 @@ use trueup_world::CollectorConfig;
 
 use self::collecting::{Collecting, CollectorVertex};
 use self::exporting::Exporting;
-use self::file_watch::FileWatch;
+use self::file_watch::{FileWatch, Stamp};
 use self::loops::Loops;
 pub(crate) use self::loops::PartMaker;
-use self::reload::{ReloadRequest, Reloader, Stamp};
+use self::reload::{ReloadRequest, Reloader};
 use self::reporter::Reporter;
 use self::service_manager::{NotifierThread, Service};
+use crate::agent::Agent;
 use crate::declared::Declared;
 use crate::desired_file::Writers;
 use crate::graph::{
     Around, MakeWorld, OnResult, RunningGraph, Runs, Sources, WorldVertices, change_line,
 };
+use crate::lock;
 use crate::report::PassReport;
-use crate::section::Sections;
 use crate::state::{LedgerOf, State};
-use crate::target::Target;
-use crate::words::with_causes;
 use crate::world::{self, OnReplaced, Retained, Surroundings};
 
 pub(crate) use self::reporter::Observer;
@@ -55,7 +54,7 @@ pub use self::world_status::WorldStatus;
 
 /// The default grace: the time for which an undeclared object with our marker is left alone,
 /// because the file may be written later than the object.
-const GRACE: Duration = Duration::from_secs(10);
+pub(crate) const GRACE: Duration = Duration::from_secs(10);
 
 /// The time that a pass, or a command, may take to end its step after a stop.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(30);
@@ -64,7 +63,7 @@ pub const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// Of the loops.
+    /// How the loops run.
     pub passes: trueup_loop::Config,
     /// The most changes a second, and at once.
     pub budget: Option<Budget>,
@@ -120,32 +119,14 @@ impl Config {
 
 /// An agent that has its file and its journal, and does not run yet.
 pub struct Watch {
-    path: PathBuf,
-    config: Config,
-    reloader: Unstarted,
+    reloader: Reloader,
+    file_watch: std::io::Result<FileWatch>,
     declared: Declared,
-    exporting: Option<Exporting>,
     sources: Sources,
-    maker: PartMaker,
+    metrics: Option<Address>,
     handle: Handle,
     // The last one to go, so that all is sent.
     notifier_thread: NotifierThread,
-}
-
-/// What reads the file again, before the graph runs.
-struct Unstarted {
-    file_watch: std::io::Result<FileWatch>,
-    stamp: Stamp,
-    target: Target,
-    netns: Option<Namespace>,
-}
-
-/// An agent that runs. Dropping it leaves it running until the process ends.
-pub struct Running {
-    graph: RunningGraph,
-    handle: Handle,
-    _server: Option<Server>,
-    _notifier_thread: NotifierThread,
 }
 
 /// What can be asked of an agent from any thread. Clones share it.
@@ -219,29 +200,38 @@ impl Handle {
     }
 }
 
-impl Watch {
-    /// Reads a file and locks the journal of a namespace. `netns` is its name, if it has one: the
-    /// agent ends if that leads to another one. `observer` is called with each event.
+impl Agent {
+    /// Reads a file and locks the journal, to run until it is stopped. `observer` is called with
+    /// each event.
     ///
     /// # Errors
     ///
     /// When the file cannot be read, or the agent could not run.
-    pub(crate) fn open(
+    pub fn watch(
+        self,
         path: &Path,
-        target: Target,
-        netns: Option<Namespace>,
         config: Config,
-        sections: &Sections,
+        observer: impl FnMut(&event::Event<'_>) + Send + 'static,
+    ) -> Result<Watch> {
+        Watch::open(self, path, config, Box::new(observer))
+    }
+}
+
+impl Watch {
+    /// Reads a file and locks the journal of a namespace. The agent ends if the namespace's name
+    /// leads to another one. `observer` is called with each event.
+    pub(crate) fn open(
+        agent: Agent,
+        path: &Path,
+        config: Config,
         mut observer: Observer,
     ) -> Result<Watch> {
-        let writers = config.writers;
         let file_watch = FileWatch::new(path);
-        let stamp = Stamp::of(path, writers);
-        let declared = Declared::read(path, writers, GRACE, sections)?;
-        target.require_privilege()?;
-        let (state, notes) = target.claim(&declared.options, sections)?;
+        let stamp = Stamp::of(path, config.writers);
+        let declared = Declared::read(path, config.writers, GRACE, &agent.sections)?;
+        agent.require_privilege()?;
+        let (state, notes) = agent.claim(&declared.options)?;
         notes.into_iter().for_each(|note| observer(&event::Event::Note(note)));
-        let state = Arc::new(state);
         let loops = Loops::default();
         let (service, notifier_thread) = Service::begin(loops.clone())?;
         let shared = Arc::new(Shared::default());
@@ -250,7 +240,7 @@ impl Watch {
         reporter.set_managed(declared.managed());
         declared.cautions().iter().for_each(|it| reporter.note(it));
         let joined = match &declared.file.settings.world {
-            Some(named) => Some(Joined::open(named, &declared, &target, &state, &reporter, {
+            Some(named) => Some(join(named, &declared, &agent, &state, &reporter, {
                 let (shared, loops) = (Arc::clone(&shared), loops.clone());
                 Box::new(move |error| {
                     let failure = error!("{error}").context("the store is another one now");
@@ -261,7 +251,7 @@ impl Watch {
             None => None,
         };
         let (desired, exporting) = match joined {
-            Some(Joined { collecting, exporting }) => {
+            Some((collecting, exporting)) => {
                 let (collecting, desired) = collecting.of(&declared)?;
                 reporter.world(|world| world.collection = collecting.status());
                 exporting.declare(declared.exports());
@@ -271,30 +261,36 @@ impl Watch {
             None => (declared.desired(), None),
         };
         let maker = PartMaker {
-            scope: target.namespace.clone(),
+            scope: agent.namespace.clone(),
             state,
-            options: declared.options.clone(),
             config: config.passes,
             budget: config.budget.clone(),
             reporter: reporter.clone(),
             shared: Arc::clone(&shared),
             loops: loops.clone(),
-            sections: sections.clone(),
         };
-        let parts = sections.parts(&declared, &desired).into_iter().map(|(part, desired)| {
-            let source = maker.make(part, desired)?;
-            maker.join(part, &*source);
-            Ok((part, source))
-        });
-        let sources = parts.collect::<Result<Sources>>()?;
+        let parts = declared.parts(&desired, &declared.options).into_iter();
+        let sources = parts.map(|part| (part.part(), part.looped(&maker))).collect();
         Ok(Watch {
-            path: path.to_owned(),
-            config,
-            reloader: Unstarted { file_watch, stamp, target, netns },
+            reloader: Reloader {
+                path: path.to_owned(),
+                writers: config.writers,
+                stamp,
+                pending_stamp: None,
+                namespace_error: None,
+                state_error: None,
+                is_polling: false,
+                agent,
+                options: declared.options.clone(),
+                ledger: Box::new(maker.state.ledger(LedgerOf::Network)),
+                maker,
+                reload_request: reload_request.clone(),
+                exporting,
+            },
+            file_watch,
             declared,
-            exporting,
             sources,
-            maker,
+            metrics: config.metrics,
             handle: Handle { loops, reporter, reload_request, shared },
             notifier_thread,
         })
@@ -305,53 +301,46 @@ impl Watch {
         self.handle.clone()
     }
 
-    /// Starts it.
+    /// Runs it until it has ended.
     ///
     /// # Errors
     ///
-    /// When it cannot be started: nothing was changed.
-    pub fn start(self) -> Result<Running> {
-        let Watch {
-            path,
-            config,
-            reloader,
-            declared,
-            exporting,
-            sources,
-            maker,
-            handle,
-            notifier_thread,
-        } = self;
-        let Handle { loops, reporter, reload_request, shared } = handle.clone();
-        let make_world = exporting.clone().map(|exporting| {
-            let (shared, loops, reporter) = (Arc::clone(&shared), loops.clone(), reporter.clone());
-            let make = move || WorldVertices {
+    /// When it cannot be started: nothing was changed. Why it could not go on.
+    pub fn run(self) -> Result<()> {
+        let Watch { reloader, file_watch, declared, sources, metrics, handle, .. } = self;
+        // Until the end.
+        let _notifier_thread = self.notifier_thread;
+        let Handle { loops, reporter, shared, .. } = handle.clone();
+        let make_world = reloader.exporting.clone().map(|exporting| {
+            let (shared, reporter) = (Arc::clone(&shared), reporter.clone());
+            Box::new(move || WorldVertices {
                 collector: Box::new(CollectorVertex {
                     shared: Arc::clone(&shared),
                     loops: loops.clone(),
                     reporter: reporter.clone(),
                 }),
                 exporter: exporting.vertex(),
-            };
-            Box::new(make) as MakeWorld
+            }) as MakeWorld
         });
-        let serve = |address: &Address| {
-            let (reporter, handle) = (reporter.clone(), handle.clone());
-            let report = move |failure: Option<&str>| reporter.metrics(failure);
-            Server::start(address.clone(), move || handle.page(), report)
+        let _server = match metrics {
+            Some(address) => {
+                let (scraped, reporter) = (handle.clone(), reporter.clone());
+                Some(Server::start(
+                    address,
+                    move || scraped.page(),
+                    move |failure: Option<&str>| reporter.metrics(failure),
+                )?)
+            }
+            None => None,
         };
-        let server = config.metrics.as_ref().map(serve).transpose()?;
-        let options = declared.options.clone();
-        let Unstarted { file_watch, stamp, target, netns } = reloader;
-        let interval = config.passes.interval();
         let graph = {
             // What is reported meanwhile is about this file.
             let mut locked = shared.lock();
-            let ledger = Box::new(maker.state.ledger(LedgerOf::Graph));
+            let ledger = Box::new(reloader.maker.state.ledger(LedgerOf::Graph));
             let around = Around {
                 run: Runs {
-                    interval: Some(interval),
-                    namespace: target.namespace.clone(),
+                    interval: Some(reloader.maker.config.interval()),
+                    namespace: reloader.agent.namespace.clone(),
                     places: Places::default(),
                 },
                 make_world,
@@ -363,45 +352,15 @@ impl Watch {
             graph
         };
         reporter.set_graph(&graph);
-        let reloader = Reloader {
-            path,
-            writers: config.writers,
-            stamp,
-            pending_stamp: None,
-            namespace_error: None,
-            state_error: None,
-            is_polling: false,
-            target,
-            netns,
-            options,
-            ledger: Box::new(maker.state.ledger(LedgerOf::Network)),
-            interval,
-            maker,
-            shared,
-            reporter,
-            reload_request,
-            exporting,
-            running: graph.clone(),
-        };
+        let running = graph.clone();
         thread::Builder::new()
             .name("reloader".into())
-            .spawn(move || reloader.run(file_watch))
+            .spawn(move || reloader.run(&running, file_watch))
             .context("cannot start a thread")?;
-        Ok(Running { graph, handle, _server: server, _notifier_thread: notifier_thread })
-    }
-}
-
-impl Running {
-    /// Returns once it has ended.
-    ///
-    /// # Errors
-    ///
-    /// Why it could not go on.
-    pub fn wait(&self) -> Result<()> {
-        let ended = self.graph.wait_ended();
-        self.handle.reporter.stopping();
-        self.graph.stop(STOP_TIMEOUT)?;
-        if let Some(failure) = self.handle.shared.lock().failure.take() {
+        let ended = graph.wait_ended();
+        reporter.stopping();
+        graph.stop(STOP_TIMEOUT)?;
+        if let Some(failure) = shared.lock().failure.take() {
             return Err(failure);
         }
         match ended {
@@ -413,60 +372,40 @@ impl Running {
     }
 }
 
-/// The world of a file: what is collected from it, and exported to it.
-struct Joined {
-    collecting: Collecting,
-    exporting: Exporting,
-}
-
-impl Joined {
-    fn open(
-        named: &trueup_file::World,
-        declared: &Declared,
-        target: &Target,
-        state: &State,
-        reporter: &Reporter,
-        on_replaced: OnReplaced,
-    ) -> Result<Joined> {
-        let place = state.place();
-        let world = world::open_to_stay(named, place.directory(), on_replaced)?;
-        let collects = declared.file.collects.as_deref().unwrap_or_default();
-        let options = &declared.options.network;
-        let retained = Retained::read(&target.namespace, options, collects)?;
-        let surroundings = Surroundings::new(&target.namespace, named, options.protocol());
-        let config = CollectorConfig {
-            keep_for: named.partition,
-            grace: named.grace,
-            damping_interval: named.damping,
-            ..CollectorConfig::default()
-        };
-        let owner = world::owner(&state.world_id()?);
-        let hints = LateHints::default();
-        let grants = world::follow_grants(&world, named, state, hints.hints())?;
-        let world = world.clone();
-        Ok(Joined {
-            collecting: Collecting::new(
-                world.clone(),
-                config,
-                surroundings,
-                retained,
-                (grants, hints),
-            ),
-            exporting: Exporting::new(world, owner, named.ttl, reporter),
-        })
-    }
+/// Opens the world of a file: what is collected from it, and exported to it.
+fn join(
+    named: &trueup_file::World,
+    declared: &Declared,
+    agent: &Agent,
+    state: &State,
+    reporter: &Reporter,
+    on_replaced: OnReplaced,
+) -> Result<(Collecting, Exporting)> {
+    let world = world::open_to_stay(named, state.place.directory(), on_replaced)?;
+    let collects = declared.file.collects.as_deref().unwrap_or_default();
+    let options = &declared.options.network;
+    let retained = Retained::read(agent.namespace(), options, collects)?;
+    let surroundings = Surroundings::new(agent.namespace(), named, options.protocol());
+    let config = CollectorConfig {
+        keep_for: named.partition,
+        grace: named.grace,
+        damping_interval: named.damping,
+        ..CollectorConfig::default()
+    };
+    let owner = world::owner(&state.world_id()?);
+    let hints = LateHints::default();
+    let grants = world::follow_grants(&world, named, state, hints.hints())?;
+    let collecting =
+        Collecting::new(world.clone(), config, surroundings, retained, (grants, hints));
+    Ok((collecting, Exporting::new(world, owner, named.ttl, reporter)))
 }
 
 /// Has the runs of files and commands reported.
 fn on_result(reporter: &Reporter, shared: &Arc<Shared>) -> OnResult {
     let (reporter, shared) = (reporter.clone(), Arc::clone(shared));
     Arc::new(move |name, result| {
-        let line = {
-            let shared = shared.lock();
-            let file = shared.declared.as_ref().map(|declared| &declared.file);
-            file.map_or_else(String::new, |file| change_line(file, name))
-        };
-        reporter.vertex(name, &line, result);
+        let declared = shared.lock().declared.as_ref().map(|it| change_line(&it.file, name));
+        reporter.vertex(name, &declared.unwrap_or_default(), result);
     })
 }
 
@@ -487,8 +426,7 @@ struct Inner {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Nothing that can panic halfway runs under the lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Returns once it is known what is still to run for the file in force: no report comes before.

@@ -22,9 +22,12 @@ pub use grants::{grants_check, read_grants};
 pub(crate) use probation::Probation;
 #[cfg(feature = "etcd")]
 pub use store::etcd_config;
-pub(crate) use store::{OnReplaced, open_to_stay};
+pub(crate) use store::open_to_stay;
 pub use store::{Use, open};
 pub(crate) use surroundings::Surroundings;
+
+/// Called with the error when the store is another one than before.
+pub(crate) type OnReplaced = Box<dyn Fn(&Error) + Send + Sync>;
 
 /// The name of the vertex of what is collected.
 pub(crate) const COLLECTOR: &str = "collector";
@@ -33,11 +36,11 @@ pub(crate) const EXPORTER: &str = "exporter";
 
 /// Returns the exports of a file.
 pub(crate) fn exports(declared: &[file::Export]) -> Vec<Export> {
-    let export = |declared: &file::Export| {
-        let export = Export::new(declared.kind().name(), declared.name.clone(), declared.data());
-        Export { to: declared.to.clone(), ..export }
-    };
-    declared.iter().map(export).collect()
+    let exports = declared.iter().map(|it| Export {
+        to: it.to.clone(),
+        ..Export::new(it.kind().name(), it.name.clone(), it.data())
+    });
+    exports.collect()
 }
 
 /// Returns true if the store has these exports, and no other that goes with a lease of this host.
@@ -56,8 +59,6 @@ pub(crate) fn is_exported(world: &World, exports: &[Export]) -> Result<bool, Err
 /// time.
 pub fn owner(id: &str) -> String {
     let path = Path::new("/etc/machine-id");
-    let machine = open_any(path).and_then(|file| read(path, &file, 1_024));
-    let machine = machine.unwrap_or_default();
-    let machine = String::from_utf8_lossy(&machine);
-    format!("{} {id}", machine.trim())
+    let machine = open_any(path).and_then(|file| read(path, &file, 1_024)).unwrap_or_default();
+    format!("{} {id}", String::from_utf8_lossy(&machine).trim())
 }

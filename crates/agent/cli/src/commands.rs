@@ -21,16 +21,18 @@ pub(crate) use watch::{Watch, watch};
 pub(crate) use why::{Why, why};
 pub(crate) use world::{WorldTask, world};
 
-use anyhow::Result;
-use trueup_agent::Agent;
-use trueup_agent::Declared;
-use trueup_agent::Target;
+use anyhow::{Result, bail};
+use trueup_agent::{Agent, Declared};
 
+use crate::output::Format;
 use crate::{Common, output};
 
-/// Opens the namespace of the command line.
-fn target(common: &Common) -> Result<Target> {
-    Ok(Target::open(common.netns.as_ref(), common.state.clone())?)
+/// Refuses `--format ip` for a command that prints no commands.
+fn refuse_ip(common: &Common, command: &str) -> Result<()> {
+    if common.format == Format::Ip {
+        bail!("`{command}` prints no commands: --format is text or json here");
+    }
+    Ok(())
 }
 
 /// Makes the agent of the command line.

@@ -24,11 +24,8 @@ pub(crate) fn is_first() -> bool {
     getpid().is_init()
 }
 
-/// Runs this program again, with the same arguments, until it ends, and returns how it did.
-///
-/// # Errors
-///
-/// When it cannot be started.
+/// Runs this program again, with the same arguments, until it ends, and returns how it did. Fails
+/// if it cannot be started.
 #[expect(clippy::disallowed_methods, reason = "the program is the one that runs already")]
 pub(crate) fn run() -> Result<ExitCode> {
     // Before it can end.

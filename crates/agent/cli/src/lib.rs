@@ -55,10 +55,7 @@ struct Common {
 impl Common {
     /// Returns who may be able to write the file of the desired state.
     fn writers(&self) -> Writers {
-        match self.trust_file {
-            true => Writers::Any,
-            false => Writers::Ours,
-        }
+        if self.trust_file { Writers::Any } else { Writers::Ours }
     }
 }
 

@@ -17,7 +17,7 @@ use trueup_file as file;
 
 pub(crate) use collected::Collected;
 pub(crate) use plan::plan;
-pub(crate) use report::{report, write_news, write_verdict};
+pub(crate) use report::{report, write_verdict};
 pub(crate) use trueup_agent::text::{count, with_causes};
 pub(crate) use why::{WhyContext, why};
 
@@ -78,6 +78,12 @@ pub(crate) fn write_lines(out: &mut dyn Write, text: impl Display) -> io::Result
     }
 }
 
+/// Writes a line of JSON.
+pub(crate) fn write_json(out: &mut dyn Write, of: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, of)?;
+    writeln!(out)
+}
+
 /// Writes a result. A reader that went away does not want the rest: that is no error.
 pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     print_to_reader(write).map(drop)
@@ -125,11 +131,11 @@ impl<P: AsRef<Path>> Serialize for LossyPath<P> {
 }
 
 /// A list that is built while it is written.
-struct List<F>(F);
+struct List<I>(I);
 
-impl<F: Fn() -> I, I: IntoIterator<Item: Serialize>> Serialize for List<F> {
+impl<I: Iterator<Item: Serialize> + Clone> Serialize for List<I> {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0())
+        serializer.collect_seq(self.0.clone())
     }
 }
 

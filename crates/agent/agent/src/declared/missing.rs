@@ -9,7 +9,7 @@ use trueup_netlink::codec::link;
 use trueup_rtnl::Namespace;
 
 use super::Declared;
-use crate::words::count;
+use crate::status::count;
 
 /// So many objects are named at once.
 const MAX_NAMED: usize = 20;
@@ -30,8 +30,6 @@ impl Declared {
         let more = found.len().saturating_sub(MAX_NAMED);
         found.truncate(MAX_NAMED);
         let lines = found.into_iter().map(|(kind, index, device)| {
-            let place = self.file.locations.at(kind, index);
-            let place = place.map_or_else(String::new, |place| format!(":{place}"));
             let known = devices.present().filter_map(IfName::as_str);
             let meant = match alternative_name_of(namespace, &device) {
                 Some(link) => format!("; it is an alternative name of `{link}`: write that"),
@@ -40,8 +38,8 @@ impl Declared {
                     None => String::new(),
                 },
             };
-            let (file, kind) = (&self.name, kind.name());
-            format!("{file}{place}: no interface `{device}`: this {kind} is pending{meant}")
+            let place = self.at(self.file.locations.at(kind, index));
+            format!("{place}: no interface `{device}`: this {} is pending{meant}", kind.name())
         });
         let more = (more > 0).then(|| {
             let objects = count(more, "more object", "more objects");
@@ -55,23 +53,21 @@ impl Declared {
     fn naming(&self, names: &BTreeSet<IfName>) -> Vec<(Kind, usize, IfName)> {
         let desired = &self.file.desired;
         let mut found = Vec::new();
-        let is_named = |device: &&IfName| names.contains(*device);
-        let mut note = |kind, index, device: Option<&IfName>| {
-            found.extend(device.map(|device| (kind, index, *device)));
+        let mut note = |kind, index, mut devices: &mut dyn Iterator<Item = &IfName>| {
+            let named = Iterator::find(&mut devices, |device| names.contains(*device));
+            found.extend(named.map(|device| (kind, index, *device)));
         };
         for (index, link) in desired.links.iter().flatten().enumerate() {
-            let mut names = std::iter::once(&link.name).chain(link.parents());
-            note(Kind::Link, index, names.find(is_named));
+            note(Kind::Link, index, &mut std::iter::once(&link.name).chain(link.parents()));
         }
         for (index, address) in desired.addresses.iter().flatten().enumerate() {
-            note(Kind::Address, index, Some(&address.dev).filter(is_named));
+            note(Kind::Address, index, &mut std::iter::once(&address.dev));
         }
         for (index, entry) in desired.neighbours.iter().flatten().enumerate() {
-            note(Kind::Neighbour, index, Some(&entry.dev).filter(is_named));
+            note(Kind::Neighbour, index, &mut std::iter::once(&entry.dev));
         }
-        let routes = desired.routes.iter().flat_map(|routes| routes.iter());
-        for (index, route) in routes.enumerate() {
-            note(Kind::Route, index, route.nexthops.devices().find(is_named));
+        for (index, route) in desired.routes.iter().flat_map(|all| all.iter()).enumerate() {
+            note(Kind::Route, index, &mut route.nexthops.devices());
         }
         found
     }

@@ -2,6 +2,7 @@
 //! The table of `docs/agents.md` says how that was seen.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 
 use serde::Serialize;
@@ -91,18 +92,18 @@ const DAEMONS: [Daemon; 8] = [
 
 impl Found {
     pub(super) fn title(&self) -> String {
-        let doubt = match self.in_namespace {
-            true => "",
-            false => ", maybe in another namespace",
-        };
+        let doubt = if self.in_namespace { "" } else { ", maybe in another namespace" };
         format!("{} (pid {}{doubt})", self.name, self.pid)
     }
+}
+
+fn inode(path: &str) -> io::Result<(u64, u64)> {
+    fs::metadata(path).map(|it| (it.dev(), it.ino()))
 }
 
 /// Returns the daemons that run in the namespace, or may do so, each once.
 #[expect(clippy::disallowed_methods, reason = "files of the kernel's below /proc")]
 pub(super) fn daemons(namespace: &Namespace) -> Vec<Found> {
-    let inode = |path: &str| fs::metadata(path).map(|it| (it.dev(), it.ino()));
     let here = namespace.enter(|| inode("/proc/thread-self/ns/net").ok());
     let Ok(Some(here)) = here else {
         return Vec::new();

@@ -37,8 +37,10 @@ pub(super) fn usable(directory: &Path) -> Result<()> {
     let shown = directory.display();
     let absolute = std::path::absolute(directory)
         .with_context(|| format!("cannot resolve the directory {shown}"))?;
-    let there = |path: &&Path| !matches!(fs::metadata(path), Err(error) if error.kind() == io::ErrorKind::NotFound);
-    let Some(nearest) = absolute.ancestors().find(there) else {
+    let mut ancestors = absolute.ancestors();
+    let Some(nearest) = ancestors.find(|path| {
+        fs::metadata(path).err().is_none_or(|error| error.kind() != io::ErrorKind::NotFound)
+    }) else {
         bail!("there is no root directory");
     };
     let reading = if nearest == absolute { Access::READ_OK } else { Access::empty() };
@@ -103,25 +105,21 @@ pub(super) fn journals(
 impl Problem {
     /// Returns the problem of a journal.
     fn of(error: &journal::Error, file: &Path, agent: &state::Agent) -> Problem {
-        let file = file.display();
+        let shown = file.display();
         let (problem, remedy) = if error.is_held() {
-            (
-                format!("another trueup writes with `protocol = {}`: {error}", agent.marker),
-                "stop it, or give the two files different `protocol` numbers, or a `[domain]` with a name each"
-                    .to_owned(),
-            )
+            let problem =
+                format!("another trueup writes with `protocol = {}`: {error}", agent.marker);
+            let remedy = "stop it, or give the two files different `protocol` numbers, or a \
+                          `[domain]` with a name each";
+            (problem, Some(remedy.to_owned()))
         } else if error.is_damaged() {
-            (
-                format!("the journal {file} is damaged: {error}"),
-                format!(
-                    "look with `trueup journal check {file}`, go on after `trueup journal repair {file}`"
-                ),
-            )
+            let remedy = format!(
+                "look with `trueup journal check {shown}`, go on after `trueup journal repair {shown}`"
+            );
+            (format!("the journal {shown} is damaged: {error}"), Some(remedy))
         } else {
-            let remedy = state::remedy(error).map(str::to_owned);
-            let problem = format!("cannot use {file}: {error}");
-            return Problem { problem, remedy };
+            (format!("cannot use {shown}: {error}"), state::remedy(error).map(str::to_owned))
         };
-        Problem { problem, remedy: Some(remedy) }
+        Problem { problem, remedy }
     }
 }

@@ -29,8 +29,8 @@ pub(crate) fn derived(declared: &File, has: &Has) -> Vec<Derived> {
             found.push(Derived { vertex, after, is_needed });
         }
     };
-    let by_path = files(declared).iter().map(|file| (&*file.path, file));
-    let by_path: BTreeMap<&Path, _> = by_path.collect();
+    let by_path: BTreeMap<&Path, _> =
+        files(declared).iter().map(|file| (&*file.path, file)).collect();
     let mut by_folder: BTreeMap<&Path, Vec<&Exec>> = BTreeMap::new();
     for exec in execs(declared) {
         for word in words(exec) {
@@ -41,8 +41,8 @@ pub(crate) fn derived(declared: &File, has: &Has) -> Vec<Derived> {
         }
     }
     for file in files(declared) {
-        let folders = file.path.ancestors().skip(1);
-        let folders = folders.filter(|folder| folder.parent().is_some());
+        let above = file.path.ancestors().skip(1);
+        let folders = above.filter(|folder| folder.parent().is_some());
         for exec in folders.filter_map(|folder| by_folder.get(folder)).flatten() {
             add(file_name(file), exec_name(exec), false);
         }
@@ -100,11 +100,13 @@ mod tests {
     fn found(text: &str) -> Vec<String> {
         let file = File::parse("f.toml", text.as_bytes(), &TableNames::default()).unwrap();
         let has = Has { of_settings: Vec::new(), own: Vec::new(), world: false };
-        let shown = |it: &Derived| {
-            let mark = if it.is_needed { "!" } else { "" };
-            format!("{} {}{mark}", it.vertex, it.after).replace("file:/srv/", "")
-        };
-        derived(&file, &has).iter().map(shown).collect()
+        let derived = derived(&file, &has).into_iter();
+        derived
+            .map(|it| {
+                let mark = if it.is_needed { "!" } else { "" };
+                format!("{} {}{mark}", it.vertex, it.after).replace("file:/srv/", "")
+            })
+            .collect()
     }
 
     #[test]

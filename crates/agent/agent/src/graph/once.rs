@@ -2,23 +2,23 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::error::{Context as _, Error, Result};
+use crate::error::{Context as _, Error, Result, with_causes};
 use trueup_file as file;
 use trueup_graph::{
     Config, Driver, Failure, Places, RunContext, Snapshot, Verdict, Vertex, VertexSpec,
 };
-use trueup_reconcile::{ErrorClass, Ledger, Outcome, PassInput, PassLimits, Source};
+use trueup_reconcile::{ErrorClass, Ledger, PassInput, PassLimits, Source};
 use trueup_rtnl::Namespace;
 
-use super::{Declared, OnResult, Parts, Reported, Runs, restored, vertices};
-use crate::options::Options;
-use crate::report::{self, PassReport};
-use crate::section::{Part, SectionResult};
+use super::running::reported;
+use super::{Declared, OnResult, Parts, Runs, restored, vertices};
+use crate::lock;
+use crate::report::{self, PassReport, SectionResult, has_applied};
+use crate::section::Part;
 use crate::state::{LedgerOf, SharedLedger};
-use crate::words::with_causes;
 
 /// How many vertices run at a time.
 const WORKERS: NonZeroUsize = NonZeroUsize::new(4).expect("not zero");
@@ -28,7 +28,6 @@ const WAIT: Duration = Duration::from_secs(60);
 /// What passes that run once are made of.
 pub(crate) struct OnceMaker {
     pub(crate) scope: Namespace,
-    pub(crate) options: Options,
     pub(crate) ledger: Box<dyn Fn(LedgerOf) -> SharedLedger>,
     pub(crate) passed: Passed,
 }
@@ -53,11 +52,10 @@ impl OnceMaker {
             source,
             scope: self.scope.clone(),
             desired,
-            ledger: (self.ledger)(part.ledger()),
+            ledger: (self.ledger)(part.ledger),
             options,
             on_result: Box::new(move |result| {
-                let result = result.map(report).map_err(Error::pass);
-                passed.lock().unwrap_or_else(PoisonError::into_inner).push((part, result));
+                lock(&passed).push((part, result.map(report).map_err(Error::pass)));
             }),
         })
     }
@@ -88,18 +86,21 @@ where
     S::Options: Send,
 {
     fn check_apply(&mut self, context: &RunContext, apply: bool) -> Result<Verdict, Failure> {
-        let should_continue = || context.should_continue();
-        let before_change =
-            |kinds: &[&'static str]| context.will_change(kinds.iter().copied()).is_ok();
-        let mut limits = PassLimits::default()
-            .with_should_continue(&should_continue)
-            .with_before_change(&before_change);
-        if !apply {
-            limits = limits.with_ops(0);
-        }
         let input = PassInput::new(&self.scope, &self.desired, &mut self.ledger, &self.options);
-        let result = self.source.reconcile(input.with_limits(limits));
-        let verdict = verdict(&result, apply);
+        let limits = PassLimits::default();
+        let result = self.source.reconcile(
+            input.with_limits(
+                if apply { limits } else { limits.with_ops(0) }
+                    .with_should_continue(&|| context.should_continue())
+                    .with_before_change(&|kinds| {
+                        context.will_change(kinds.iter().copied()).is_ok()
+                    }),
+            ),
+        );
+        let verdict = match &result {
+            Ok(report) => pass_verdict(report, apply),
+            Err(error) => Err(Failure::new(ErrorClass::Unknown, with_causes(error))),
+        };
         if verdict != Ok(Verdict::WouldChange) {
             if verdict.is_ok()
                 && let Ok(report) = &result
@@ -123,26 +124,10 @@ fn changed_kinds(report: &impl PassReport) -> BTreeSet<&'static str> {
     kinds
 }
 
-fn verdict<R: PassReport, E: std::error::Error + 'static>(
-    result: &Result<R, E>,
-    apply: bool,
-) -> Result<Verdict, Failure> {
-    let report = match result {
-        Ok(report) => report,
-        Err(error) => {
-            let message = with_causes(error);
-            return Err(Failure::new(ErrorClass::Unknown, message));
-        }
-    };
-    pass_verdict(report, apply)
-}
-
 /// Returns what a pass did, or would do if it may not `apply`.
 pub(crate) fn pass_verdict(report: &dyn PassReport, apply: bool) -> Result<Verdict, Failure> {
     if report.converged() {
-        let mut has_changed = false;
-        report.outcomes(&mut |op| has_changed |= op.outcome == Outcome::Applied);
-        return Ok(if has_changed { Verdict::Changed } else { Verdict::InPlace });
+        return Ok(if has_applied(report) { Verdict::Changed } else { Verdict::InPlace });
     }
     if !apply && report.is_truncated() {
         return Ok(Verdict::WouldChange);
@@ -152,11 +137,8 @@ pub(crate) fn pass_verdict(report: &dyn PassReport, apply: bool) -> Result<Verdi
 }
 
 /// Runs what is due, and returns how each vertex stands then. What fails is not tried again, and a
-/// refresh that it has not consumed stays pending.
-///
-/// # Errors
-///
-/// When the graph cannot be started: nothing was changed.
+/// refresh that it has not consumed stays pending. Fails if the graph cannot be started: nothing
+/// was changed.
 pub(crate) fn run_once(
     declared: &file::File,
     parts: Parts,
@@ -165,13 +147,15 @@ pub(crate) fn run_once(
     on_result: &OnResult,
 ) -> Result<Snapshot> {
     let run = Runs { interval: None, namespace: namespace.clone(), places: Places::default() };
-    let vertices = vertices(declared, parts, None, &run);
-    let config = Config::new(WORKERS).with_quiet(Duration::ZERO);
-    let vertices = vertices.into_iter().map(|it| once(it, on_result));
-    let report = Arc::clone(on_result);
-    let restore = move |name: &str, record: &[u8]| Ok(once(restored(name, record)?, &report));
-    let driver = Driver::start_with_restore(config, vertices, ledger, restore);
-    let driver = driver.context("cannot run the graph")?;
+    let vertices = vertices(declared, parts, None, &run).into_iter();
+    let of_restored = Arc::clone(on_result);
+    let driver = Driver::start_with_restore(
+        Config::new(WORKERS).with_quiet(Duration::ZERO),
+        vertices.map(|it| once(it, on_result)),
+        ledger,
+        move |name: &str, record: &[u8]| Ok(once(restored(name, record)?, &of_restored)),
+    )
+    .context("cannot run the graph")?;
     while driver.wait_idle(WAIT).is_err_and(|it| it.is_timed_out()) {}
     let snapshot = driver.snapshot();
     // Nothing runs any more.
@@ -180,7 +164,6 @@ pub(crate) fn run_once(
 }
 
 fn once((spec, vertex): Declared, on_result: &OnResult) -> (VertexSpec, Box<dyn Vertex>) {
-    let reported = Reported::new(spec.name(), vertex, Arc::clone(on_result));
-    let spec = spec.unwatched().with_retry(0, Duration::ZERO);
-    (spec, Box::new(reported))
+    let (spec, vertex) = reported((spec, vertex), on_result);
+    (spec.unwatched().with_retry(0, Duration::ZERO), vertex)
 }

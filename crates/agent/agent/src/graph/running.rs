@@ -2,21 +2,24 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
+use std::time::{Duration, Instant};
 
 use crate::error::{Context as _, Result, bail};
 use trueup_file as file;
-use trueup_graph::{Config, Driver, Explanation, Snapshot};
+use trueup_graph::{
+    Config, Driver, Failure, Records, RunContext, Snapshot, Turn, Verdict, Vertex, Watch,
+};
 use trueup_loop::Revision;
-use trueup_reconcile::Ledger;
+use trueup_reconcile::{Hints, Ledger};
 
 use super::{
-    Declared, MakeWorld, OnResult, Reported, Runs, is_of_file_or_command, is_reported_alone,
-    restored, vertices,
+    Declared, MakeWorld, Runs, is_of_file_or_command, is_reported_alone, restored, vertices,
 };
-use crate::section::Part;
-use crate::source::{AnyDesired, AnyHandle, AnySource};
+use crate::lock;
+use crate::section::{AnyPart, Part};
+use crate::source::AnySource;
 
 /// How many vertices run at a time.
 const WORKERS: NonZeroUsize = NonZeroUsize::new(4).expect("not zero");
@@ -47,11 +50,11 @@ pub(crate) struct Around {
 }
 
 /// Loops that are paused until this is dropped.
-pub(crate) struct Paused(Vec<Arc<dyn AnyHandle>>);
+pub(crate) struct Paused(Vec<Arc<dyn AnySource>>);
 
 impl Drop for Paused {
     fn drop(&mut self) {
-        self.0.iter().for_each(|handle| handle.resume());
+        self.0.iter().for_each(|source| source.resume());
     }
 }
 
@@ -73,47 +76,37 @@ impl Drop for Held<'_> {
 }
 
 /// The parts of the namespace with their loops, in the order in which they run.
-pub(crate) type Sources = Vec<(Part, Box<dyn AnySource>)>;
+pub(crate) type Sources = Vec<(Part, Arc<dyn AnySource>)>;
 
 impl RunningGraph {
-    /// Starts the graph of a file.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be started: nothing was changed.
+    /// Starts the graph of a file. Fails if it cannot be started: nothing was changed.
     pub(crate) fn start(
         declared: &file::File,
         sources: Sources,
         ledger: Box<dyn Ledger + Send>,
         around: Around,
     ) -> Result<RunningGraph> {
-        let vertices = reported(declared, &sources, &around);
-        let report = Arc::clone(&around.on_result);
-        let restore =
-            move |name: &str, record: &[u8]| Ok(reporting(restored(name, record)?, &report));
-        let config = Config::new(WORKERS);
-        let started = Driver::start_with_restore(config, vertices, ledger, restore);
-        Ok(RunningGraph(Arc::new(Inner {
-            driver: started.context("cannot start the graph")?,
-            sources: Mutex::new(sources),
-            around,
-        })))
+        let of_restored = Arc::clone(&around.on_result);
+        let driver = Driver::start_with_restore(
+            Config::new(WORKERS),
+            reported_alone(declared, &sources, &around),
+            ledger,
+            move |name: &str, record: &[u8]| Ok(reported(restored(name, record)?, &of_restored)),
+        )
+        .context("cannot start the graph")?;
+        Ok(RunningGraph(Arc::new(Inner { driver, sources: Mutex::new(sources), around })))
     }
 
     /// Has no setting written until the result is dropped. So a setting that moves from one part to
-    /// another is desired by one of the two at all times.
-    ///
-    /// # Errors
-    ///
-    /// When a pass over settings goes on for too long.
+    /// another is desired by one of the two at all times. Fails if a pass over settings goes on for
+    /// too long.
     pub(crate) fn pause_settings(&self) -> Result<Paused> {
         let mut paused = Paused(Vec::new());
         for (part, source) in self.sources() {
             if part.is_of_settings() {
-                let handle = source.handle();
-                paused.0.push(Arc::clone(&handle));
-                match handle.pause(PAUSE_TIMEOUT) {
-                    Err(error) if !handle.is_ended() => return Err(error.into()),
+                paused.0.push(Arc::clone(&source));
+                match source.pause(PAUSE_TIMEOUT) {
+                    Err(error) if !source.is_ended() => return Err(error.into()),
                     _ => {}
                 }
             }
@@ -122,85 +115,74 @@ impl RunningGraph {
     }
 
     /// Has the graph of another file run, and its parts have these desired states. What is equal
-    /// goes on; `make` makes the loop of a part that is new, `declare` takes note of the revision of
-    /// each other one, and `leave` of each that has left, before the next pass. `paused` ends once
-    /// all parts have their new states, and where there are several, the first one runs first.
-    /// Files and commands that have changed or are new run after the network.
-    ///
-    /// # Errors
-    ///
-    /// When there is no such graph. The old one goes on, and nothing is declared.
+    /// goes on; `make` makes the loop of a part that is new, `declare` takes note of the revision
+    /// of each other one, and `leave` of each that has left, before the next pass. `paused` ends
+    /// once all parts have their new states, and where there are several, the first one runs first.
+    /// Files and commands that have changed or are new run after the network. Fails if there is no
+    /// such graph. The old one goes on, and nothing is declared.
     pub(crate) fn replace(
         &self,
         declared: &file::File,
-        parts: Vec<(Part, AnyDesired)>,
+        parts: Vec<Arc<dyn AnyPart>>,
         paused: Paused,
-        make: impl Fn(Part, AnyDesired) -> Result<Box<dyn AnySource>>,
+        make: impl Fn(&dyn AnyPart) -> Arc<dyn AnySource>,
         declare: impl Fn(Part, Revision),
         leave: impl Fn(Part),
     ) -> Result<()> {
         let Inner { driver, sources, around } = &*self.0;
-        let mut sources = sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = lock(sources);
         let (mut next, mut declaring) = (Sources::new(), Vec::new());
-        for (part, desired) in parts {
-            match sources.iter().find(|(it, _)| *it == part) {
+        for part in parts {
+            let of = part.part();
+            let source = match now.iter().find(|(it, _)| *it == of) {
                 Some((_, source)) => {
-                    declaring.push((part, source.handle(), desired));
-                    next.push((part, source.boxed()));
+                    declaring.push((of, Arc::clone(source), part.desired()));
+                    Arc::clone(source)
                 }
-                None => next.push((part, make(part, desired)?)),
-            }
+                None => make(&*part),
+            };
+            next.push((of, source));
         }
-        let stays = |part| next.iter().any(|(it, _)| *it == part);
-        let left = sources.iter().filter(|(part, _)| !stays(*part));
-        let left: Vec<_> = left.map(|(part, source)| (*part, source.handle())).collect();
-        let vertices = reported(declared, &next, around);
+        let mut left = now.clone();
+        left.retain(|(part, _)| next.iter().all(|(it, _)| it != part));
+        let vertices = reported_alone(declared, &next, around);
         trueup_graph::validate(vertices.iter().map(|(spec, _)| spec.clone()))?;
-        let held = (sources.len() > 1 || next.len() > 1).then(|| Held::new(driver));
-        left.iter().for_each(|(_, handle)| handle.stop());
-        for (part, handle, desired) in &declaring {
+        let held = (now.len() > 1 || next.len() > 1).then(|| Held::new(driver));
+        left.iter().for_each(|(_, source)| source.stop());
+        for (part, source, desired) in &declaring {
             // If the loop has ended, there is nothing to reload.
-            if let Some(revision) = handle.set_desired(Arc::clone(desired)) {
+            if let Some(revision) = source.set_desired(Arc::clone(desired)) {
                 declare(*part, revision);
             }
         }
         drop(paused);
         for (part, ..) in declaring {
             // From now on what runs after it waits for its next pass.
-            driver.event(part.name())?;
+            driver.event(part.name)?;
         }
         driver.replace(vertices)?;
-        for (part, _) in left {
-            leave(part);
-        }
+        left.into_iter().for_each(|(part, _)| leave(part));
         drop(held);
-        *sources = next;
+        *now = next;
         Ok(())
     }
 
     /// Has a vertex run again, because it has another desired state: it is not in place before.
-    ///
-    /// # Errors
-    ///
-    /// When there is no such vertex.
+    /// Fails if there is no such vertex.
     pub(crate) fn look_at(&self, vertex: &str) -> Result<()> {
         Ok(self.0.driver.event(vertex)?)
     }
 
-    /// Has each file and command looked at, also those that have just failed.
-    ///
-    /// # Errors
-    ///
-    /// When the graph has ended.
+    /// Has each file and command looked at, also those that have just failed. Fails if the graph
+    /// has ended.
     pub(crate) fn look_at_files_and_commands(&self) -> Result<()> {
-        let snapshot = self.snapshot();
-        // A reversal goes on by itself.
-        let vertices = snapshot.vertices.iter().filter(|it| !it.reversal);
-        let mut names = vertices.map(|it| &*it.name);
-        names.try_for_each(|name| match is_of_file_or_command(name) {
-            true => Ok(self.0.driver.retry(name)?),
-            false => Ok(()),
-        })
+        for vertex in self.snapshot().vertices {
+            // A reversal goes on by itself.
+            if !vertex.reversal && is_of_file_or_command(&vertex.name) {
+                self.0.driver.retry(&vertex.name)?;
+            }
+        }
+        Ok(())
     }
 
     /// Returns how each vertex stands.
@@ -210,45 +192,40 @@ impl RunningGraph {
 
     /// Returns the vertices that report alone and are still to run, but for those that have failed.
     pub(crate) fn untried(&self) -> BTreeSet<String> {
-        let is_untried = |it: &Explanation| {
+        let mut vertices = self.snapshot().vertices;
+        vertices.retain(|it| {
             let is_due = it.last.is_none() || it.cause.is_some() || it.running;
-            is_due && !it.reversal && !matches!(it.last, Some(Err(_)))
-        };
-        let vertices = self.snapshot().vertices.into_iter();
-        let vertices = vertices.filter(|it| is_reported_alone(&it.name) && is_untried(it));
-        vertices.map(|it| it.name).collect()
+            let is_untried = is_due && !it.reversal && !matches!(it.last, Some(Err(_)));
+            is_untried && is_reported_alone(&it.name)
+        });
+        vertices.into_iter().map(|it| it.name).collect()
     }
 
     /// Returns once the loop of the network has ended, with its result, or with the error that has
     /// ended another one before. The thread that sees that a loop has ended stops all.
     pub(crate) fn wait_ended(&self) -> Result<(), trueup_loop::Error> {
-        let ended = |part: Part, within| {
-            let sources = self.sources();
-            let source = sources.iter().find(|(it, _)| *it == part)?;
-            source.1.handle().wait_ended(within);
-            source.1.ended()
-        };
         let network = loop {
-            if let Some(ended) = ended(Part::Network, WAIT) {
+            if let Some(ended) = self.ended(Part::NETWORK, WAIT) {
                 break ended;
             }
         };
-        let mut before = [Part::Settings, Part::Links, Part::LinkSettings].into_iter();
-        let failed = before.find_map(|part| ended(part, STOPPED_WAIT)?.err());
+        let mut before = [Part::SETTINGS, Part::LINKS, Part::LINK_SETTINGS].into_iter();
+        let failed = before.find_map(|part| self.ended(part, STOPPED_WAIT)?.err());
         failed.map_or(network, Err)
     }
 
-    fn sources(&self) -> Sources {
-        let sources = self.0.sources.lock();
-        let sources = sources.unwrap_or_else(PoisonError::into_inner);
-        sources.iter().map(|(part, source)| (*part, source.boxed())).collect()
+    /// Waits for the end of a loop, and returns how it has ended, if it has.
+    fn ended(&self, part: Part, within: Duration) -> Option<Result<(), trueup_loop::Error>> {
+        let (_, source) = self.sources().into_iter().find(|(it, _)| *it == part)?;
+        source.wait_ended(within);
+        source.ended()
     }
 
-    /// Ends all vertices.
-    ///
-    /// # Errors
-    ///
-    /// When one of them still runs after that time.
+    fn sources(&self) -> Sources {
+        lock(&self.0.sources).clone()
+    }
+
+    /// Ends all vertices. Fails if one of them still runs after that time.
     pub(crate) fn stop(&self, within: Duration) -> Result<()> {
         match self.0.driver.stop(within) {
             Err(error) => bail!("{error}; it is left behind, and runs again at the next start"),
@@ -258,24 +235,78 @@ impl RunningGraph {
 }
 
 /// Makes the vertices of a file, with reports of those that do not report their own passes.
-fn reported(
+fn reported_alone(
     declared: &file::File,
-    sources: &[(Part, Box<dyn AnySource>)],
+    sources: &[(Part, Arc<dyn AnySource>)],
     around: &Around,
 ) -> Vec<Declared> {
-    let parts = sources.iter();
-    let parts = parts.map(|(part, it)| (*part, it.vertex()));
+    let parts = sources.iter().map(|(part, it)| (*part, it.vertex())).collect();
     let world = around.make_world.as_ref().map(|make| make());
-    let vertices = vertices(declared, parts.collect(), world, &around.run);
-    let vertices = vertices.into_iter();
-    let reported = vertices.map(|it| match is_reported_alone(it.0.name()) {
-        true => reporting(it, &around.on_result),
-        false => it,
-    });
-    reported.collect()
+    let vertices = vertices(declared, parts, world, &around.run).into_iter();
+    vertices
+        .map(|it| if is_reported_alone(it.0.name()) { reported(it, &around.on_result) } else { it })
+        .collect()
 }
 
-fn reporting((spec, vertex): Declared, on_result: &OnResult) -> Declared {
-    let reported = Reported::new(spec.name(), vertex, Arc::clone(on_result));
-    (spec, Box::new(reported))
+/// Has the runs of a vertex reported.
+pub(super) fn reported((spec, vertex): Declared, on_result: &OnResult) -> Declared {
+    let (name, report) = (spec.name().to_owned(), Arc::clone(on_result));
+    (spec, Box::new(Reported { name, vertex, report }))
+}
+
+/// What is called with the name of a vertex and the result of a run that may change something.
+pub(crate) type OnResult = Arc<dyn Fn(&str, &Result<Verdict, Failure>) + Send + Sync>;
+
+/// Reports each run of a vertex that may change something, and each failure.
+struct Reported {
+    name: String,
+    vertex: Box<dyn Vertex>,
+    report: OnResult,
+}
+
+impl Reported {
+    fn reported(&self, context: &RunContext, result: &Result<Verdict, Failure>) {
+        // A run that was interrupted is repeated.
+        if result.is_ok() || context.should_continue() {
+            (self.report)(&self.name, result);
+        }
+    }
+}
+
+impl Vertex for Reported {
+    fn check_apply(&mut self, context: &RunContext, apply: bool) -> Result<Verdict, Failure> {
+        let result = self.vertex.check_apply(context, apply);
+        self.reported(context, &result);
+        result
+    }
+
+    fn announces(&self) -> bool {
+        self.vertex.announces()
+    }
+
+    fn watch(&mut self, hints: Hints, waker: Waker) -> Result<Watch, Failure> {
+        self.vertex.watch(hints, waker)
+    }
+
+    fn events(&mut self, turn: Turn<'_>) -> Result<Option<Instant>, Failure> {
+        self.vertex.events(turn)
+    }
+
+    fn records(&self) -> Records {
+        self.vertex.records()
+    }
+
+    fn record(&self) -> Option<Vec<u8>> {
+        self.vertex.record()
+    }
+
+    fn adopt(&mut self, record: &[u8]) -> bool {
+        self.vertex.adopt(record)
+    }
+
+    fn reverse(&mut self, context: &RunContext) -> Result<Verdict, Failure> {
+        let result = self.vertex.reverse(context);
+        self.reported(context, &result);
+        result
+    }
 }

@@ -5,28 +5,21 @@ use trueup_file::{File, NodeRef};
 use trueup_graph::{Explanation, Snapshot, Verdict, Wait};
 
 use super::{FILE, file_name};
-use crate::words::count;
+use crate::status::count;
 use crate::world::EXPORTER;
 
 /// How a vertex stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum VertexState {
-    /// All is as declared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum VertexState {
     InPlace,
-    /// Something would be changed.
     WouldChange,
-    /// It runs.
     Running,
-    /// It waits for what is in `waits_for`.
     Waiting,
-    /// Its last run failed.
     Failed,
 }
 
 impl VertexState {
-    /// Returns the state of a vertex.
-    pub fn of(vertex: &Explanation) -> VertexState {
+    pub(crate) fn of(vertex: &Explanation) -> VertexState {
         match (vertex.running, vertex.last) {
             (true, _) => VertexState::Running,
             (false, Some(Err(_))) => VertexState::Failed,
@@ -38,7 +31,7 @@ impl VertexState {
     }
 
     /// Returns its name in JSON.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             VertexState::InPlace => "in_place",
             VertexState::WouldChange => "would_change",
@@ -49,34 +42,34 @@ impl VertexState {
     }
 }
 
-/// A vertex as JSON.
-#[derive(Serialize)]
-pub struct VertexRecord {
-    vertex: String,
-    state: VertexState,
-    waits_for: Vec<String>,
-    refreshes: u32,
-    message: Option<String>,
+/// Returns a vertex as JSON.
+pub fn vertex_record(vertex: &Explanation) -> impl Serialize + use<> {
+    #[derive(Serialize)]
+    struct Record {
+        vertex: String,
+        state: &'static str,
+        waits_for: Vec<String>,
+        refreshes: u32,
+        message: Option<String>,
+    }
+    Record {
+        vertex: vertex.name.clone(),
+        state: VertexState::of(vertex).name(),
+        waits_for: waits(vertex).collect(),
+        refreshes: vertex.refreshes,
+        message: vertex.message.clone(),
+    }
 }
 
-impl VertexRecord {
-    /// Makes the record of a vertex.
-    pub fn of(vertex: &Explanation) -> VertexRecord {
-        VertexRecord {
-            vertex: vertex.name.clone(),
-            state: VertexState::of(vertex),
-            waits_for: waits(vertex).collect(),
-            refreshes: vertex.refreshes,
-            message: vertex.message.clone(),
-        }
-    }
+/// Returns true if all of a vertex is as declared.
+pub fn is_settled(vertex: &Explanation) -> bool {
+    VertexState::of(vertex) == VertexState::InPlace
 }
 
 /// Returns what a vertex waits for. That one which failed is not tried again by itself is no wait:
 /// `apply` tries each once, and the loop of the network has a time of its own.
 fn waits(vertex: &Explanation) -> impl Iterator<Item = String> {
-    let waits = vertex.waits.iter().filter(|wait| **wait != Wait::Event);
-    waits.map(Wait::to_string)
+    vertex.waits.iter().filter(|wait| **wait != Wait::Event).map(Wait::to_string)
 }
 
 /// Returns the line of a vertex: its name, its state, and why.
@@ -99,29 +92,30 @@ pub fn vertex_line(vertex: &Explanation) -> String {
 
 /// Returns a line for each vertex of `snapshot` that is not in place, but those that have a report.
 pub fn unsettled_lines(snapshot: &Snapshot) -> Vec<String> {
-    let beside = beside(snapshot);
-    let unsettled = beside.filter(|it| VertexState::of(it) != VertexState::InPlace);
-    let line = |it: &Explanation| match VertexState::of(it) {
-        VertexState::WouldChange => format!("~ {}", vertex_line(it)),
-        _ => format!("! {}", vertex_line(it)),
-    };
-    unsettled.map(line).collect()
+    let unsettled = beside(snapshot).filter(|it| !is_settled(it));
+    unsettled
+        .map(|it| {
+            let sign = if VertexState::of(it) == VertexState::WouldChange { '~' } else { '!' };
+            format!("{sign} {}", vertex_line(it))
+        })
+        .collect()
 }
 
 /// Returns true if the vertices without a report are in place.
 pub(crate) fn is_in_place(snapshot: &Snapshot) -> bool {
-    unsettled_lines(snapshot).is_empty()
+    beside(snapshot).all(is_settled)
 }
 
 /// Returns why the graph is not converged, beside the network; `None` if it is.
 pub(crate) fn graph_verdict(snapshot: &Snapshot) -> Option<String> {
-    let of = |state| {
-        let vertices = beside(snapshot).filter(move |it| VertexState::of(it) == state);
-        vertices.map(|it| it.name.as_str())
-    };
-    let failed = named(of(VertexState::Failed), "failed");
-    let waiting = named(of(VertexState::Waiting), "waiting");
-    let parts: Vec<String> = failed.into_iter().chain(waiting).collect();
+    let states = [VertexState::Failed, VertexState::Waiting];
+    let parts: Vec<String> = states
+        .into_iter()
+        .filter_map(|state| {
+            let vertices = beside(snapshot).filter(|it| VertexState::of(it) == state);
+            named(vertices.map(|it| it.name.as_str()), state.name())
+        })
+        .collect();
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
@@ -140,8 +134,7 @@ pub(crate) fn named<'a>(mut names: impl Iterator<Item = &'a str>, state: &str) -
 
 /// Returns the vertices without a report.
 fn beside(snapshot: &Snapshot) -> impl Iterator<Item = &Explanation> {
-    let vertices = snapshot.vertices.iter();
-    vertices.filter(|it| is_reported_alone(&it.name))
+    snapshot.vertices.iter().filter(|it| is_reported_alone(&it.name))
 }
 
 /// Returns true for files, commands and the exporter, whose runs are reported each: the network and

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 
 use trueup_net::{
-    Address, Desired, Dev, IfName, Kinds, Link, LinkKind, Neighbour, NextHops, Nexthop,
+    Address, Desired, Dev, IfName, Kinds, Link, LinkKind, Neighbour, NextHop, NextHops, Nexthop,
     NexthopMode, NexthopTarget, Observed, Route, RouteType, Rule, VethAttrs,
 };
 use trueup_rtnl::DEFAULT_PROTOCOL;
@@ -26,12 +26,11 @@ pub(crate) struct Names<'a> {
 impl<'a> Names<'a> {
     pub(crate) fn new(observed: &'a Observed) -> Names<'a> {
         let links = &observed.links;
-        let nexthops = observed.nexthops.iter();
-        let nexthops = nexthops.filter(|nexthop| nexthop.protocol == DEFAULT_PROTOCOL);
+        let ours = observed.nexthops.iter().filter(|it| it.protocol == DEFAULT_PROTOCOL);
         let mut names = Names {
             by_index: links.iter().map(|link| (link.index, link)).collect(),
             by_name: links.iter().map(|link| (link.name, link.index)).collect(),
-            nexthops: nexthops.map(|nexthop| (nexthop.id, nexthop)).collect(),
+            nexthops: ours.map(|nexthop| (nexthop.id, nexthop)).collect(),
             shape: NexthopMode::Inline,
         };
         let mut routes = observed.routes.iter();
@@ -48,22 +47,18 @@ impl<'a> Names<'a> {
             _ => None,
         };
         let members = object.into_iter().flat_map(|object| object.members());
-        let members = members.filter_map(|id| self.nexthops.get(&id));
-        object.into_iter().chain(members).copied()
+        let known = members.filter_map(|id| self.nexthops.get(&id));
+        object.into_iter().chain(known).copied()
     }
 
     /// The next hops that those stand for.
     fn hops_of_object(&self, route: &Route) -> Option<NextHops> {
-        let hop = |nexthop: &Nexthop, weight| match &nexthop.target {
-            NexthopTarget::One(_, hop) => Some(hop.clone().with_weight(weight)),
-            _ => None,
-        };
         let object = self.nexthops_of(route).next()?;
         let hops = match &object.target {
-            NexthopTarget::Group(members) => {
-                let member = |(id, weight): &(u32, u16)| hop(self.nexthops.get(id)?, *weight);
-                members.iter().map(member).collect::<Option<_>>()?
-            }
+            NexthopTarget::Group(members) => members
+                .iter()
+                .map(|(id, weight)| hop(self.nexthops.get(id)?, *weight))
+                .collect::<Option<_>>()?,
             _ => vec![hop(object, 1)?],
         };
         Some(NextHops::Many(hops).canonical())
@@ -76,6 +71,13 @@ impl<'a> Names<'a> {
     fn name(&self, dev: Dev) -> Result<IfName, Nameless> {
         let link = dev.as_index().and_then(|index| self.link(index));
         link.map(|link| link.name).ok_or(Nameless)
+    }
+}
+
+fn hop(nexthop: &Nexthop, weight: u16) -> Option<NextHop> {
+    match &nexthop.target {
+        NexthopTarget::One(_, hop) => Some(hop.clone().with_weight(weight)),
+        _ => None,
     }
 }
 
@@ -95,24 +97,11 @@ impl Authorable for Link {
         link.master = link.master.filter(Option::is_some);
         link.alias = link.alias.filter(|alias| !alias.is_empty());
         link.group = link.group.filter(|group| *group != 0);
-        let link = link.try_map_dev(|dev| names.name(dev)).ok()?;
-        Some(link.with_kind(kind))
-    }
-
-    fn is_authored(&self, _unstored: Kinds) -> bool {
-        true
+        Some(link.try_map_dev(|dev| names.name(dev)).ok()?.with_kind(kind))
     }
 
     fn declare(desired: Desired, all: Vec<Link<IfName>>) -> Desired {
         desired.with_links(all)
-    }
-
-    fn back(desired: Desired) -> Option<Link<IfName>> {
-        desired.links?.pop()
-    }
-
-    fn seen(&self, links: Vec<Link>, _names: &Names<'_>) -> Observed {
-        Observed::default().with_links(links)
     }
 
     fn devices(&self, names: &Names<'_>) -> BTreeSet<u32> {
@@ -154,12 +143,8 @@ impl Authorable for Address {
         desired.with_addresses(all)
     }
 
-    fn back(desired: Desired) -> Option<Address<IfName>> {
-        desired.addresses?.pop()
-    }
-
-    fn seen(&self, links: Vec<Link>, _names: &Names<'_>) -> Observed {
-        Observed::default().with_links(links).with_addresses([self.clone()])
+    fn seen(&self, on: Observed, _names: &Names<'_>) -> Observed {
+        on.with_addresses([self.clone()])
     }
 
     fn devices(&self, _names: &Names<'_>) -> BTreeSet<u32> {
@@ -183,12 +168,8 @@ impl Authorable for Neighbour {
         desired.with_neighbours(all)
     }
 
-    fn back(desired: Desired) -> Option<Neighbour<IfName>> {
-        desired.neighbours?.pop()
-    }
-
-    fn seen(&self, links: Vec<Link>, _names: &Names<'_>) -> Observed {
-        Observed::default().with_links(links).with_neighbours([self.clone()])
+    fn seen(&self, on: Observed, _names: &Names<'_>) -> Observed {
+        on.with_neighbours([self.clone()])
     }
 
     fn devices(&self, _names: &Names<'_>) -> BTreeSet<u32> {
@@ -225,14 +206,8 @@ impl Authorable for Route {
         desired.with_routes(all)
     }
 
-    fn back(desired: Desired) -> Option<Route<IfName>> {
-        desired.routes?.iter().next()
-    }
-
-    fn seen(&self, links: Vec<Link>, names: &Names<'_>) -> Observed {
-        Observed::default()
-            .with_links(links)
-            .with_nexthops(names.nexthops_of(self).cloned().collect::<Vec<_>>())
+    fn seen(&self, on: Observed, names: &Names<'_>) -> Observed {
+        on.with_nexthops(names.nexthops_of(self).cloned().collect::<Vec<_>>())
             .with_routes([self.clone()])
     }
 
@@ -261,16 +236,8 @@ impl Authorable for Rule {
         desired.with_rules(all)
     }
 
-    fn back(desired: Desired) -> Option<Rule> {
-        desired.rules?.pop()
-    }
-
-    fn seen(&self, links: Vec<Link>, _names: &Names<'_>) -> Observed {
-        Observed::default().with_links(links).with_rules([self.clone()])
-    }
-
-    fn devices(&self, _names: &Names<'_>) -> BTreeSet<u32> {
-        BTreeSet::new()
+    fn seen(&self, on: Observed, _names: &Names<'_>) -> Observed {
+        on.with_rules([self.clone()])
     }
 }
 
@@ -288,17 +255,5 @@ impl Authorable for Nexthop {
 
     fn declare(desired: Desired, _all: Vec<Infallible>) -> Desired {
         desired
-    }
-
-    fn back(_desired: Desired) -> Option<Infallible> {
-        None
-    }
-
-    fn seen(&self, links: Vec<Link>, _names: &Names<'_>) -> Observed {
-        Observed::default().with_links(links)
-    }
-
-    fn devices(&self, _names: &Names<'_>) -> BTreeSet<u32> {
-        BTreeSet::new()
     }
 }

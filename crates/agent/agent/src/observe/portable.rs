@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trueup_net::{
-    BondMode, Desired, IfName, Link, LinkAddr, LinkKind, MacvlanAttrs, VlanAttrs, VxlanAttrs,
-};
+use trueup_net::{BondMode, Desired, IfName, Link, LinkKind, MacvlanAttrs, VlanAttrs, VxlanAttrs};
+
+use super::is_zero;
 
 /// Devices that a module makes in each namespace, for packets that no other tunnel takes.
 const FALLBACK: [&str; 9] =
@@ -20,13 +20,12 @@ pub(crate) fn strip(desired: &mut Desired) -> Vec<String> {
         for link in links.iter_mut() {
             left_out.extend(strip_link(link, &mtus));
         }
-        let is_kept = |link: &Link<IfName>| {
+        links.retain(|link| {
             let name = link.name.to_string();
             let is_made =
                 FALLBACK.contains(&name.as_str()) || is_loopback(link) && says_nothing(link);
             !is_made || used.contains(&link.name)
-        };
-        links.retain(is_kept);
+        });
     }
     desired.links.take_if(|all| all.is_empty());
     desired.addresses.take_if(|all| all.is_empty());
@@ -65,10 +64,8 @@ fn says_nothing(link: &Link<IfName>) -> bool {
 
 fn strip_link(link: &mut Link<IfName>, mtus: &BTreeMap<IfName, Option<u32>>) -> Option<String> {
     let below = below(link).and_then(|below| *mtus.get(&below)?);
-    let first_mtu = match is_loopback(link) {
-        true => Some(65_536),
-        false => first_mtu(link.kind.as_ref(), below),
-    };
+    let first_mtu =
+        if is_loopback(link) { Some(65_536) } else { first_mtu(link.kind.as_ref(), below) };
     link.mtu.take_if(|mtu| Some(*mtu) == first_mtu);
     let is_made = link.is_creatable();
     if is_made {
@@ -91,13 +88,11 @@ fn strip_link(link: &mut Link<IfName>, mtus: &BTreeMap<IfName, Option<u32>>) -> 
         }
         _ => {}
     }
-    let is_local = |address: &LinkAddr| address.as_bytes().first().is_some_and(|it| it & 2 != 0);
-    let is_zero = |address: &LinkAddr| address.as_bytes().iter().all(|byte| *byte == 0);
-    let address = link.address.take_if(|address| !is_made || is_local(address))?;
-    let whose = match is_made {
-        true => "may be random",
-        false => "may be the device's own",
-    };
+    let address = link.address.take_if(|address| {
+        // Locally administered.
+        !is_made || address.as_bytes().first().is_some_and(|it| it & 2 != 0)
+    })?;
+    let whose = if is_made { "may be random" } else { "may be the device's own" };
     (!is_zero(&address)).then(|| format!("link {}: {address}, which {whose}", link.name))
 }
 

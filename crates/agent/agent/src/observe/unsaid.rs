@@ -173,10 +173,10 @@ pub(crate) fn of_links(socket: &mut Socket) -> Result<Vec<String>, Error> {
         }
     }
     unsaid.retain(|_, found| !found.is_empty());
-    let line = |(name, found): (String, Vec<String>)| {
+    let lines = unsaid.into_iter().map(|(name, found)| {
         format!("link {name}: {}, for which a file has no keys", found.join(", "))
-    };
-    Ok(unsaid.into_iter().map(line).collect())
+    });
+    Ok(lines.collect())
 }
 
 /// The name of a link, and what a row says of it.
@@ -191,8 +191,7 @@ fn row(family: u8, message: &Message<'_>) -> Option<(String, Vec<String>)> {
 }
 
 fn properties(header: &[u8], attrs: Attrs<'_>) -> Vec<String> {
-    let info = Attrs::new(attrs.find(IFLA_LINKINFO).unwrap_or_default());
-    let data = |number| Attrs::new(info.find(number).unwrap_or_default());
+    let info = nested(&attrs, IFLA_LINKINFO);
     let kind = read_string(info.find(IFLA_INFO_KIND).unwrap_or_default());
     let known: &[Attribute] = match kind {
         b"bond" => &BOND,
@@ -214,21 +213,28 @@ fn properties(header: &[u8], attrs: Attrs<'_>) -> Vec<String> {
     // A device's driver decides on its queue and its flags.
     let is_virtual = !matches!(kind, b"" | b"tun" | b"ifb" | b"dummy" | b"vrf");
     let flags = integer(header.get(8..12).unwrap_or_default());
-    let flag = |is_set: bool, word: &str| is_set.then(|| word.to_owned());
-    let mut found = differences(data(IFLA_INFO_DATA), known);
-    found.extend(differences(data(IFLA_INFO_SLAVE_DATA), port));
+    let mut found = differences(nested(&info, IFLA_INFO_DATA), known);
+    found.extend(differences(nested(&info, IFLA_INFO_SLAVE_DATA), port));
     found.extend(differences(attrs.clone(), if is_virtual { &LINK } else { &LINK[1..] }));
-    found.extend(flag(attrs.find(IFLA_PROP_LIST).is_some(), "altname"));
-    found.extend(flag(flags & IFF_PROMISC != 0, "promisc on"));
-    found.extend(flag(flags & IFF_ALLMULTI != 0, "allmulticast on"));
-    found.extend(flag(is_virtual && flags & IFF_MULTICAST == 0, "multicast off"));
-    found.extend(flag(is_virtual && flags & IFF_NOARP != 0, "arp off"));
+    for (is_set, word) in [
+        (attrs.find(IFLA_PROP_LIST).is_some(), "altname"),
+        (flags & IFF_PROMISC != 0, "promisc on"),
+        (flags & IFF_ALLMULTI != 0, "allmulticast on"),
+        (is_virtual && flags & IFF_MULTICAST == 0, "multicast off"),
+        (is_virtual && flags & IFF_NOARP != 0, "arp off"),
+    ] {
+        found.extend(is_set.then(|| word.to_owned()));
+    }
     found
+}
+
+fn nested<'a>(attrs: &Attrs<'a>, number: u16) -> Attrs<'a> {
+    Attrs::new(attrs.find(number).unwrap_or_default())
 }
 
 /// The attributes that do not have the value of a new link.
 fn differences(attrs: Attrs<'_>, known: &[Attribute]) -> Vec<String> {
-    let difference = |(number, payload): (u16, &[u8])| {
+    let differences = attrs.filter_map(|(number, payload)| {
         let (_, word, new) = known.iter().find(|(of, ..)| *of == number & NLA_TYPE_MASK)?;
         match payload.len() {
             0 => Some((*word).to_owned()),
@@ -236,13 +242,13 @@ fn differences(attrs: Attrs<'_>, known: &[Attribute]) -> Vec<String> {
             1 | 2 | 4 => Some(format!("{word} {}", integer(payload))),
             _ => Some((*word).to_owned()),
         }
-    };
-    attrs.filter_map(difference).collect()
+    });
+    differences.collect()
 }
 
 /// The VLANs of a port or a bridge, but for the one that each has.
 fn vlans(attrs: Attrs<'_>) -> Vec<String> {
-    let spec = Attrs::new(attrs.find(IFLA_AF_SPEC).unwrap_or_default());
+    let spec = nested(&attrs, IFLA_AF_SPEC);
     let mut found = Vec::new();
     for (_, info) in spec.filter(|(number, _)| number & NLA_TYPE_MASK == IFLA_BRIDGE_VLAN_INFO) {
         let Some((flags, id)) = info.split_at_checked(2) else {

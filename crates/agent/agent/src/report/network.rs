@@ -5,8 +5,8 @@ use trueup_net::{Action, Devices, Hold, Notice, Object};
 use trueup_reconcile::{OrderedError, Outcome, ReportedOp};
 use trueup_rtnl::{self as rtnl, OpOutcome, OwnershipRule, Pending, Wait};
 
-use super::{ConflictRecord, FailureRecord, FormsRecord, OpText, OwnershipRecord, PassReport};
-use crate::section::NamespaceReport;
+use super::{ConflictRecord, FailureRecord, OpText, OwnershipRecord, PassReport};
+use crate::namespace::NamespaceReport;
 
 /// An op on an object of the network.
 struct NetworkOp<'a>(OpOutcome<'a>);
@@ -58,12 +58,14 @@ impl OpText for NetworkOp<'_> {
 
     fn failure(&self) -> Option<FailureRecord> {
         let why = self.0.outcome.failure()?;
-        let forms = why.detail.as_ref().map(|forms| FormsRecord {
-            desired: forms.desired.clone(),
-            stored: forms.stored.clone(),
-        });
-        let message = why.to_string();
-        Some(FailureRecord { errno: why.errno, message, class: why.class, forms })
+        let forms = why.detail.as_ref();
+        Some(FailureRecord {
+            errno: why.errno,
+            message: why.to_string(),
+            class: why.class,
+            desired: forms.map(|forms| forms.desired.clone()),
+            stored: forms.map(|forms| forms.stored.clone()),
+        })
     }
 }
 
@@ -123,8 +125,11 @@ impl PassReport for rtnl::Report {
 
     fn conflicts(&self) -> Vec<ConflictRecord> {
         let conflicts = rtnl::Report::conflicts(self).iter();
-        let record = |it| trueup_net::render::ConflictRecord::new(it, rtnl::Report::devices(self));
-        conflicts.map(|it| record(it).into()).collect()
+        conflicts
+            .map(|it| {
+                trueup_net::render::ConflictRecord::new(it, rtnl::Report::devices(self)).into()
+            })
+            .collect()
     }
 
     fn notices(&self) -> Vec<String> {
@@ -148,19 +153,7 @@ pub(super) fn unended(trouble: &str) -> String {
 
 impl PassReport for NamespaceReport {
     fn ops(&self, visit: &mut dyn FnMut(&dyn OpText)) {
-        self.members().for_each(|it| it.ops(visit));
-    }
-
-    fn ownership(&self, visit: &mut dyn FnMut(OwnershipRecord)) {
-        self.members().for_each(|it| it.ownership(visit));
-    }
-
-    fn conflicts(&self) -> Vec<ConflictRecord> {
-        self.members().flat_map(PassReport::conflicts).collect()
-    }
-
-    fn notices(&self) -> Vec<String> {
-        self.members().flat_map(PassReport::notices).collect()
+        self.members().iter().for_each(|it| it.ops(visit));
     }
 
     fn errors(&self) -> Vec<String> {
@@ -168,23 +161,12 @@ impl PassReport for NamespaceReport {
             OrderedError::Second(why) => format!("the sysctls could not be handled: {why}"),
             error => format!("the network could not be handled: {error}"),
         });
-        self.members().flat_map(PassReport::errors).chain(error).collect()
+        self.members().into_iter().flat_map(PassReport::errors).chain(error).collect()
     }
 
-    fn devices(&self) -> Option<&Devices> {
-        self.members().find_map(PassReport::devices)
-    }
-}
-
-/// The reports of sources in order.
-trait Members {
-    fn members(&self) -> impl Iterator<Item = &dyn PassReport>;
-}
-
-impl Members for NamespaceReport {
-    fn members(&self) -> impl Iterator<Item = &dyn PassReport> {
+    fn members(&self) -> Vec<&dyn PassReport> {
         let first = self.first.iter().map(|it| it as &dyn PassReport);
-        first.chain(self.second.iter().map(|it| it as &dyn PassReport))
+        first.chain(self.second.iter().map(|it| it as &dyn PassReport)).collect()
     }
 }
 

@@ -43,8 +43,7 @@ impl OpText for Setting<'_> {
 
     fn command(&self) -> String {
         let assignment = format!("{}={}", self.0.key, self.0.to);
-        let plain = |c: char| c.is_ascii_alphanumeric() || "._-/=:,".contains(c);
-        if assignment.chars().all(plain) {
+        if assignment.chars().all(|c| c.is_ascii_alphanumeric() || "._-/=:,".contains(c)) {
             return format!("sysctl -w {assignment}");
         }
         // The shell's own way to write a quote inside of quotes.
@@ -72,7 +71,7 @@ impl OpText for Setting<'_> {
     fn failure(&self) -> Option<FailureRecord> {
         let why = self.0.outcome.failure()?;
         let (errno, message, class) = (why.errno, why.message.clone(), why.class);
-        Some(FailureRecord { errno, message, class, forms: None })
+        Some(FailureRecord { errno, message, class, desired: None, stored: None })
     }
 }
 

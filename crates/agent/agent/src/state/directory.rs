@@ -3,7 +3,6 @@
 //! The journals in such a directory decide what trueup owns and deletes. So no other user may change
 //! what is in it, nor put another directory in its place.
 
-use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -21,9 +20,7 @@ pub fn directories(given: Option<&Path>) -> Vec<PathBuf> {
         return vec![given.to_owned()];
     }
     let runtime = runtime_directory().ok().flatten();
-    let usual = [Some(PathBuf::from("/run")), runtime];
-    let usual = usual.into_iter().flatten();
-    usual.map(|base| base.join("trueup")).collect()
+    [PathBuf::from("/run")].into_iter().chain(runtime).map(|base| base.join("trueup")).collect()
 }
 
 /// Returns the reason why the runtime directory of the environment does not count, if it does not.
@@ -66,10 +63,10 @@ pub fn existing(directory: &Path) -> Result<Option<Folder>> {
     match found {
         Err(error) if error.is_not_found() || error.kind() == ErrorKind::NotRegular => Ok(None),
         Err(error) if !error.is_refused() => Err(error).with_context(|| {
-            let directory = directory.display();
+            let shown = directory.display();
             format!(
-                "cannot know what trueup made, as that may be in {directory}; run it as the owner \
-                 of {directory}, or name another directory with --state DIR"
+                "cannot know what trueup made, as that may be in {shown}; run it as the owner of \
+                 {shown}, or name another directory with --state DIR"
             )
         }),
         found => found.map(Some).with_context(|| cannot_use(directory)),
@@ -109,18 +106,13 @@ pub(crate) fn is_usable(directory: &Path) -> bool {
     }
 }
 
-/// The message where no default directory can be written.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct NoStateDirectory;
-
-impl fmt::Display for NoStateDirectory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no state directory: neither /run/trueup nor ${RUNTIME}/trueup can be written")?;
-        if let Some(ignored) = ignored_runtime_directory() {
-            write!(f, "; {ignored}")?;
-        }
-        f.write_str("; name a directory with --state DIR")
-    }
+/// Returns the message where no default directory can be written.
+pub(crate) fn no_state_directory() -> String {
+    let ignored = ignored_runtime_directory().map_or_else(String::new, |why| format!("; {why}"));
+    format!(
+        "no state directory: neither /run/trueup nor ${RUNTIME}/trueup can be written{ignored}; \
+         name a directory with --state DIR"
+    )
 }
 
 #[cfg(test)]
@@ -129,33 +121,15 @@ mod tests {
 
     use super::super::{Agent, NamespaceKey, StateFile};
     use super::*;
+    use crate::testing::{Folder, set_mode};
 
     const OTHER: u32 = 4_242;
 
-    /// A folder of our own that is removed at the end.
-    struct Own(PathBuf);
-
-    impl Own {
-        fn new(name: &str) -> Own {
-            let name = format!("trueup-state-{name}-{}", std::process::id());
-            let path = std::env::temp_dir().join(name);
-            let _ = fs::remove_dir_all(&path);
-            fs::create_dir(&path).unwrap();
-            Own(path)
-        }
-
-        fn directory(&self, name: &str, mode: u32) -> PathBuf {
-            let path = self.0.join(name);
-            fs::create_dir(&path).unwrap();
-            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            path
-        }
-    }
-
-    impl Drop for Own {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
+    fn directory(folder: &Folder, name: &str, mode: u32) -> PathBuf {
+        let path = folder.0.join(name);
+        fs::create_dir(&path).unwrap();
+        set_mode(&path, mode);
+        path
     }
 
     fn find(directory: &Path) -> Result<Option<StateFile>> {
@@ -176,13 +150,13 @@ mod tests {
 
     #[test]
     fn a_directory_that_others_can_change_is_refused_with_the_remedy() {
-        let own = Own::new("open");
+        let own = Folder::new("state-open");
         let mut directories = vec![
-            own.directory("all", 0o777),
-            own.directory("sticky", 0o1777),
-            own.directory("write-only", 0o712),
+            directory(&own, "all", 0o777),
+            directory(&own, "sticky", 0o1777),
+            directory(&own, "write-only", 0o712),
         ];
-        let (his, above) = (own.directory("his", 0o755), own.directory("above", 0o777));
+        let (his, above) = (directory(&own, "his", 0o755), directory(&own, "above", 0o777));
         fs::create_dir(above.join("ours")).unwrap();
         directories.push(above.join("ours"));
         if std::os::unix::fs::chown(&his, Some(OTHER), None).is_ok() {
@@ -190,9 +164,10 @@ mod tests {
         }
         for directory in directories {
             // One that is missing in the folder of another user is refused when it is to be made.
-            let found = match directory.exists() {
-                true => refusals(&directory).to_vec(),
-                false => vec![format!("{:#}", make(&directory).unwrap_err())],
+            let found = if directory.exists() {
+                refusals(&directory).to_vec()
+            } else {
+                vec![format!("{:#}", make(&directory).unwrap_err())]
             };
             for text in found {
                 let shown = directory.display().to_string();
@@ -207,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_directory_is_made_and_links_of_ours_are_followed() {
-        let own = Own::new("made");
+        let own = Folder::new("state-made");
         let made = own.0.join("one/two");
         assert!(existing(&made).unwrap().is_none());
         assert!(find(&made).unwrap().is_some());
@@ -223,7 +198,7 @@ mod tests {
 
     #[test]
     fn only_the_runtime_directory_of_the_effective_user_counts() {
-        let own = Own::new("runtime");
+        let own = Folder::new("state-runtime");
         let us = geteuid().as_raw();
         assert_eq!(owned_by(own.0.clone(), us), Ok(own.0.clone()));
         // As `su` leaves it.

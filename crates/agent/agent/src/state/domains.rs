@@ -1,8 +1,6 @@
 //! What the files of one namespace speak for, as their journals say.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::path::PathBuf;
 
 use crate::error::{Context as _, Result};
 use trueup_journal::{Journal, JournalLedger};
@@ -15,45 +13,6 @@ use super::{State, StateFile};
 /// The name of the ledger that has the domain of the journal's file, and the key in it.
 const LEDGER: &str = "domain";
 const KEY: &[u8] = b"domain";
-
-/// Another file speaks for some of the same.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Overlap {
-    journal: PathBuf,
-    /// The kinds of which an object can be in both.
-    kinds: Kinds,
-}
-
-impl fmt::Display for Overlap {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kinds = Kind::ALL.into_iter().filter(|kind| self.kinds.contains(*kind));
-        let kinds: Vec<String> = kinds.map(plural).collect();
-        write!(
-            f,
-            "the file whose journal is {} speaks for some of the same {}: one of the two may delete \
-             what the other declares. Make their domains apart",
-            self.journal.display(),
-            kinds.join(", ")
-        )
-    }
-}
-
-/// The journal was last used with another domain.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReplacedDomain {
-    journal: PathBuf,
-}
-
-impl fmt::Display for ReplacedDomain {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the journal {} was last used with another `[domain]`. If that is of another file, each \
-             of the two may delete what the other declares: give each `[domain]` a `name` of its own",
-            self.journal.display()
-        )
-    }
-}
 
 fn plural(kind: Kind) -> String {
     match kind {
@@ -69,12 +28,11 @@ impl State {
     /// # Errors
     ///
     /// When the journal cannot be read or written.
-    pub fn announce_domain(&self, domain: &Domain) -> Result<Vec<String>> {
-        let (place, boot_id) = (&self.0.place, &self.0.boot_id);
-        let replaced = self.0.with(|opened| {
+    pub(crate) fn announce_domain(&self, domain: &Domain) -> Result<Vec<String>> {
+        let (place, boot_id) = (&self.place, &self.boot_id);
+        let replaced = self.with(|opened| {
             let journal = &opened.journal;
             let replaced = place.replaced_domain_in(journal, domain, boot_id);
-            let replaced = replaced.map_err(LedgerError::new)?;
             let mut ledger = ledger(place, journal, boot_id).map_err(LedgerError::new)?;
             let known = ledger.last_applied(KEY).map_err(LedgerError::new)?;
             let text = serde_json::to_vec(domain).map_err(LedgerError::new)?;
@@ -83,36 +41,41 @@ impl State {
                 let claim = text.map_or(Claim::NotOurs, Claim::Ours);
                 ledger.commit_outcomes(BTreeMap::from([(KEY.to_vec(), claim)]))?;
             }
-            Ok(replaced)
+            replaced.map_err(LedgerError::new)
         })?;
-        let overlaps = place.overlaps(domain, boot_id);
-        let overlaps = overlaps.iter().map(Overlap::to_string);
-        let replaced = replaced.iter().map(ReplacedDomain::to_string);
-        Ok(replaced.chain(overlaps).collect())
+        Ok(replaced.into_iter().chain(place.overlaps(domain, boot_id)).collect())
     }
 }
 
 impl StateFile {
-    /// Returns the other files that speak for some of a domain. A journal that cannot be read says
-    /// nothing.
-    pub fn overlaps(&self, domain: &Domain, boot_id: &str) -> Vec<Overlap> {
-        let mut others = self.of_all_agents();
-        others.retain(|other| other.agent != self.agent);
-        let overlap = |other: StateFile| {
+    /// Returns a note for each other file that speaks for some of a domain. A journal that cannot be
+    /// read says nothing.
+    pub(crate) fn overlaps(&self, domain: &Domain, boot_id: &str) -> Vec<String> {
+        let others = self.of_all_agents().into_iter().filter(|other| other.agent != self.agent);
+        let notes = others.filter_map(|other| {
             let theirs = other.domain(boot_id).ok()??;
             // Agents of two markers own nothing of each other, whatever they speak for, and without
             // domains that is how they share a namespace.
             let is_apart = other.agent.marker != self.agent.marker
                 && !(domain.is_limited() && theirs.is_limited());
-            let kinds = domain.overlap(&theirs);
-            (!is_apart && kinds != Kinds::NONE).then(|| Overlap { journal: other.file(), kinds })
-        };
-        others.into_iter().filter_map(overlap).collect()
+            let both = domain.overlap(&theirs);
+            let kinds = Kind::ALL.into_iter().filter(|kind| both.contains(*kind)).map(plural);
+            let kinds: Vec<String> = kinds.collect();
+            (!is_apart && both != Kinds::NONE).then(|| {
+                format!(
+                    "the file whose journal is {} speaks for some of the same {}: one of the two \
+                     may delete what the other declares. Make their domains apart",
+                    other.file().display(),
+                    kinds.join(", ")
+                )
+            })
+        });
+        notes.collect()
     }
 
     /// Returns a note if the journal was last used with another domain than this. A journal that
     /// cannot be read has none.
-    pub fn replaced_domain(&self, domain: &Domain, boot_id: &str) -> Option<ReplacedDomain> {
+    pub(crate) fn replaced_domain(&self, domain: &Domain, boot_id: &str) -> Option<String> {
         let journal = Journal::open_read_only(self.file()).ok()?;
         self.replaced_domain_in(&journal, domain, boot_id).ok()?
     }
@@ -122,9 +85,16 @@ impl StateFile {
         journal: &Journal,
         domain: &Domain,
         boot_id: &str,
-    ) -> Result<Option<ReplacedDomain>> {
+    ) -> Result<Option<String>> {
         let was = self.domain_in(journal, boot_id)?;
-        Ok(was.filter(|was| was != domain).map(|_| ReplacedDomain { journal: self.file() }))
+        Ok(was.filter(|was| was != domain).map(|_| {
+            format!(
+                "the journal {} was last used with another `[domain]`. If that is of another file, \
+                 each of the two may delete what the other declares: give each `[domain]` a `name` \
+                 of its own",
+                self.file().display()
+            )
+        }))
     }
 
     /// Returns the domain of the journal's file; `None` if it owns nothing in this boot.
@@ -137,11 +107,10 @@ impl StateFile {
         if !journal.scopes()?.iter().any(|(_, of)| *of == scope) {
             return Ok(None);
         }
-        let text = ledger(self, journal, boot_id)?.last_applied(KEY)?;
-        let read = |text: Vec<u8>| serde_json::from_slice(&text);
-        let domain =
-            text.map(read).transpose().map_err(std::io::Error::from).context("not a domain")?;
-        Ok(Some(domain.unwrap_or_default()))
+        let Some(text) = ledger(self, journal, boot_id)?.last_applied(KEY)? else {
+            return Ok(Some(Domain::default()));
+        };
+        serde_json::from_slice(&text).map_err(std::io::Error::from).context("not a domain")
     }
 }
 

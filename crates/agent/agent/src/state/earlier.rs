@@ -10,8 +10,6 @@ use trueup_journal::{Journal, JournalLedger};
 use trueup_path::{TrustedUsers, read};
 use trueup_reconcile::{Claim, Ledger as _, LedgerError};
 
-use crate::section::SectionId;
-
 use super::{LedgerOf, NamespaceKey, State, StateFile};
 
 /// The ledgers whose records can outlive a boot.
@@ -27,8 +25,7 @@ const MAX_COOKIE: u64 = 64;
 impl StateFile {
     /// Returns the path of the file that has the cookie of the namespace.
     fn cookie_file(&self) -> Option<PathBuf> {
-        let name = self.namespace.name.as_ref();
-        let name = name.filter(|name| name.len() <= MAX_NAME)?;
+        let name = self.namespace.name.as_ref().filter(|name| name.len() <= MAX_NAME)?;
         // No name of a domain has a colon in it.
         let file = format!("name-{}:{name}.cookie", self.agent);
         Some(self.directory.join(file))
@@ -90,17 +87,10 @@ impl StateFile {
 }
 
 impl State {
-    /// Moves the records of an earlier boot to this journal. A journal that another process has open
-    /// is that of a namespace that has lost its name.
-    ///
-    /// # Errors
-    ///
-    /// When this journal cannot be written.
-    pub(crate) fn take_over_earlier(
-        &self,
-        sections: impl Iterator<Item = SectionId>,
-    ) -> Result<()> {
-        let (place, boot_id) = (&self.0.place, &self.0.boot_id);
+    /// Moves the records of an earlier boot to this journal. A journal that another process has
+    /// open is that of a namespace that has lost its name. Fails if this journal cannot be written.
+    pub(crate) fn take_over_earlier(&self, sections: impl Iterator<Item = LedgerOf>) -> Result<()> {
+        let (place, boot_id) = (&self.place, &self.boot_id);
         let Some(earlier) = place.earlier()? else {
             return Ok(());
         };
@@ -108,18 +98,16 @@ impl State {
             return Ok(());
         };
         let mut left = Vec::new();
-        let sections = sections.filter(|id| id.outlives_boots).map(LedgerOf::Section);
-        for of in LASTING.into_iter().chain(sections) {
+        for of in LASTING.into_iter().chain(sections.filter(|of| of.is_lasting())) {
             let from = place.ledger(of, &journal, boot_id)?;
-            self.0.with(|opened| {
+            self.with(|opened| {
                 let ours = opened.of(of)?;
                 let (mut intents, mut owned) = (from.open_intents()?, from.owned()?);
                 let (known, open) = (ours.owned()?, ours.open_intents()?);
                 owned.retain(|key, _| !known.contains_key(key));
                 intents.retain(|key, _| !known.contains_key(key) && !open.contains_key(key));
-                let owned = owned.into_iter();
-                let owned = owned.map(|(key, value)| (key, Claim::Ours(value)));
-                ours.commit_outcomes(owned.collect())?;
+                let claims = owned.into_iter().map(|(key, value)| (key, Claim::Ours(value)));
+                ours.commit_outcomes(claims.collect())?;
                 ours.begin(intents)
             })?;
             left.push(from);

@@ -1,8 +1,8 @@
-//! [`SharedLedger`]: a ledger of the journal that is open.
+//! The journal that is open, and its ledgers.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::error::{Context as _, Error, Result};
@@ -10,18 +10,25 @@ use trueup_journal::{Journal, JournalLedger};
 use trueup_reconcile::{Claim, Ledger, LedgerError};
 
 use super::{LedgerOf, StateFile, describe_error, make};
+use crate::lock;
 
 /// The time to wait for another process to release the journal.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The ledger of one source, in the namespace of the journal and in this boot. Clones share it.
+/// A locked journal. Clones share it. The lock ends when these and all ledgers are dropped.
 #[derive(Clone, Debug)]
-pub struct SharedLedger {
-    of: LedgerOf,
+pub(crate) struct State {
     pub(crate) place: StateFile,
     pub(crate) boot_id: String,
     /// `None` after it could not be opened again.
     opened: Arc<Mutex<Option<Opened>>>,
+}
+
+/// The ledger of one source, in the namespace of the journal and in this boot.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedLedger {
+    of: LedgerOf,
+    state: State,
 }
 
 #[derive(Debug)]
@@ -42,9 +49,10 @@ pub(crate) struct Opened {
 impl Opened {
     fn new(place: &StateFile, boot_id: &str) -> Result<Opened> {
         let file = place.file();
-        let journal = Journal::open_within(&file, LOCK_TIMEOUT);
-        let journal = journal.map_err(|error| describe_error(error, &file))?;
-        Ok(Opened::on(journal, place, boot_id))
+        match Journal::open_within(&file, LOCK_TIMEOUT) {
+            Ok(journal) => Ok(Opened::on(journal, place, boot_id)),
+            Err(error) => Err(describe_error(error, &file)),
+        }
     }
 
     fn on(journal: Journal, place: &StateFile, boot_id: &str) -> Opened {
@@ -60,9 +68,9 @@ impl Opened {
     }
 
     /// Writes before the first record that outlives a boot where such records are.
-    fn note_lasting(&mut self, of: LedgerOf, place: &StateFile) -> Result<(), LedgerError> {
+    fn note_lasting(&mut self, of: LedgerOf) -> Result<(), LedgerError> {
         if of.is_lasting() && !self.is_noted {
-            place.note_cookie().map_err(LedgerError::new)?;
+            self.place.note_cookie().map_err(LedgerError::new)?;
             self.is_noted = true;
         }
         Ok(())
@@ -70,25 +78,22 @@ impl Opened {
 
     /// Makes the journal anew if it was removed, as with its directory: what this process owns is
     /// in the journal that it has open.
-    fn keep_in_place(&mut self, place: &StateFile, boot_id: &str) -> Result<()> {
+    fn keep_in_place(&mut self) -> Result<()> {
         if !(self.journal.check_in_place()).is_err_and(|error| error.is_removed()) {
             return Ok(());
         }
-        let file = place.file();
-        let shown = file.display();
-        make(&place.directory).with_context(|| format!("the journal {shown} was removed"))?;
-        let recreated = self.journal.recreate(LOCK_TIMEOUT);
-        let journal = recreated
-            .map_err(|error| match error.is_held() {
-                true => describe_error(error, &file),
-                // Its cause says whether it may pass.
-                false => Error::from(error),
+        let file = self.place.file();
+        let recreated = make(&self.place.directory).and_then(|_| {
+            // The cause of another error says whether it may pass.
+            self.journal.recreate(LOCK_TIMEOUT).map_err(|error| {
+                if error.is_held() { describe_error(error, &file) } else { Error::from(error) }
             })
-            .with_context(|| format!("the journal {shown} was removed"))?;
-        *self = Opened::on(journal, place, boot_id);
+        });
+        let journal =
+            recreated.with_context(|| format!("the journal {} was removed", file.display()))?;
+        *self = Opened::on(journal, &self.place, &self.boot_id);
         self.was_recreated = true;
-        place.note_cookie()?;
-        Ok(())
+        self.place.note_cookie()
     }
 
     pub(crate) fn of(&mut self, of: LedgerOf) -> Result<&mut JournalLedger, LedgerError> {
@@ -102,29 +107,25 @@ impl Opened {
     }
 }
 
-impl SharedLedger {
-    /// Locks and opens the journal of `place`, for the ledger of a source.
-    pub(crate) fn open(of: LedgerOf, place: StateFile, boot_id: String) -> Result<SharedLedger> {
+impl State {
+    /// Locks and opens a journal.
+    pub(crate) fn open(place: StateFile, boot_id: String) -> Result<State> {
         let opened = Opened::new(&place, &boot_id)?;
-        Ok(SharedLedger { of, place, boot_id, opened: Arc::new(Mutex::new(Some(opened))) })
+        Ok(State { place, boot_id, opened: Arc::new(Mutex::new(Some(opened))) })
     }
 
-    /// Returns the ledger of a source in the same journal.
-    pub(crate) fn of(&self, of: LedgerOf) -> SharedLedger {
-        SharedLedger { of, ..self.clone() }
+    /// Returns the ledger of a source.
+    pub(crate) fn ledger(&self, of: LedgerOf) -> SharedLedger {
+        SharedLedger { of, state: self.clone() }
     }
 
     /// Makes the journal anew if it was removed. Returns true if that was done since the last call.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be made, or another process has one of its name: no pass can run.
+    /// Fails if it cannot be made, or another process has one of its name: no pass can run.
     pub(crate) fn keep_in_place(&self) -> Result<bool> {
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(opened) = &mut *opened else {
+        let Some(opened) = &mut *lock(&self.opened) else {
             return Ok(false);
         };
-        opened.keep_in_place(&self.place, &self.boot_id)?;
+        opened.keep_in_place()?;
         Ok(std::mem::take(&mut opened.was_recreated))
     }
 
@@ -134,10 +135,9 @@ impl SharedLedger {
         &self,
         act: impl FnOnce(&mut Opened) -> Result<T, LedgerError>,
     ) -> Result<T, LedgerError> {
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = lock(&self.opened);
         if let Some(opened) = &mut *opened {
-            let kept = opened.keep_in_place(&self.place, &self.boot_id);
-            kept.map_err(LedgerError::new)?;
+            opened.keep_in_place().map_err(LedgerError::new)?;
             if opened.journal.failure().is_none() {
                 return act(opened);
             }
@@ -151,35 +151,31 @@ impl SharedLedger {
 
 impl Ledger for SharedLedger {
     fn owned(&self) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, LedgerError> {
-        let of = self.of;
-        self.with(|opened| opened.of(of)?.owned())
+        self.state.with(|opened| opened.of(self.of)?.owned())
     }
 
     fn open_intents(&self) -> Result<BTreeMap<Vec<u8>, Claim>, LedgerError> {
-        let of = self.of;
-        self.with(|opened| opened.of(of)?.open_intents())
+        self.state.with(|opened| opened.of(self.of)?.open_intents())
     }
 
     fn begin(&mut self, intents: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
-        let of = self.of;
-        self.with(|opened| {
+        self.state.with(|opened| {
             if !intents.is_empty() {
-                opened.note_lasting(of, &self.place)?;
+                opened.note_lasting(self.of)?;
             }
-            opened.of(of)?.begin(intents)
+            opened.of(self.of)?.begin(intents)
         })
     }
 
     /// Also deletes the records of other boots, once it has written something.
     fn commit_outcomes(&mut self, claims: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
-        let of = self.of;
-        self.with(|opened| {
+        self.state.with(|opened| {
             if claims.values().any(|claim| matches!(claim, Claim::Ours(_))) {
-                opened.note_lasting(of, &self.place)?;
+                opened.note_lasting(self.of)?;
             }
-            opened.of(of)?.commit_outcomes(claims)?;
+            opened.of(self.of)?.commit_outcomes(claims)?;
             if !opened.has_forgotten_boots && opened.journal.stats().commits > 0 {
-                let forgotten = opened.journal.forget_other_boots(&self.boot_id);
+                let forgotten = opened.journal.forget_other_boots(&self.state.boot_id);
                 forgotten.map_err(LedgerError::new)?;
                 opened.has_forgotten_boots = true;
             }

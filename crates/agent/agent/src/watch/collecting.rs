@@ -19,7 +19,7 @@ use super::reporter::Reporter;
 use super::world_status::Collection;
 use super::{Inner, Shared};
 use crate::declared::Declared;
-use crate::desired::Desired;
+use crate::namespace::Desired;
 use crate::world::{self, Probation, Retained, Surroundings};
 
 /// The collection of a file, and what of it is desired.
@@ -75,11 +75,8 @@ impl Collecting {
     }
 
     /// Returns the collection of another file, and the desired state of that with what is collected
-    /// for it. This one stays as it is.
-    ///
-    /// # Errors
-    ///
-    /// When the operating system refuses the thread that collects.
+    /// for it. This one stays as it is. Fails if the operating system refuses the thread that
+    /// collects.
     pub(crate) fn of(&self, declared: &Declared) -> Result<(Collecting, Desired)> {
         let file = &declared.file;
         let has_exports = file.exports.as_ref().is_some_and(|it| !it.is_empty());
@@ -120,12 +117,7 @@ impl Collecting {
         next.placed = collected.iter().map(|(key, it)| (*key, next.hasher.hash_one(it))).collect();
         let mut desired = declared.desired();
         if next.has_collected {
-            let network = Arc::make_mut(&mut desired.network);
-            let routes = network.routes.get_or_insert_default();
-            for (key, route) in collected {
-                drop(routes.insert(route));
-                routes.offer(key);
-            }
+            desired.offer(collected);
         }
         Ok((next, desired))
     }
@@ -139,11 +131,8 @@ impl Collecting {
         Ok(Collector::start(&self.world, &filters, config, hints)?)
     }
 
-    /// Brings the desired state of the network up to date: only what has changed is planned.
-    ///
-    /// # Errors
-    ///
-    /// When it is not known yet what to collect, or the loop has no room for the change.
+    /// Brings the desired state of the network up to date: only what has changed is planned. Fails
+    /// if it is not known yet what to collect, or the loop has no room for the change.
     fn update(
         &mut self,
         declared: &Declared,
@@ -173,18 +162,14 @@ impl Collecting {
         // That it is known is a change as well: the next pass can be converged.
         if !is_same || was_known != is_known || self.is_behind {
             let (out, into) = (gone.clone(), new.clone());
-            let change = move |desired: &mut Desired| {
-                let network = Arc::make_mut(&mut desired.network);
-                let routes = network.routes.get_or_insert_default();
-                out.iter().for_each(|key| drop(routes.remove(key)));
-                for route in into {
-                    let key = route.canonical_key();
-                    drop(routes.insert(route));
-                    routes.offer(key);
-                }
-            };
-            let network = loops.network();
-            self.is_behind = network.is_none_or(|network| network.change(change).is_err());
+            let changed = loops.network().map(|network| {
+                network.change(move |desired: &mut Desired| {
+                    let routes = Arc::make_mut(&mut desired.network).routes.get_or_insert_default();
+                    out.iter().for_each(|key| drop(routes.remove(key)));
+                    desired.offer(into.into_iter().map(|route| (route.canonical_key(), route)));
+                })
+            });
+            self.is_behind = changed.is_none_or(|changed| changed.is_err());
             if self.is_behind {
                 let message = "the loop of the network has no room for what has changed yet";
                 return Err(Failure::new(ErrorClass::Busy, message));

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 use serde_json::{Value, json};
 use trueup_world::{Contest, ContestEffect};
 
-use crate::words::seconds;
+use crate::status::seconds;
 
 /// What a contest is about: this host's export, the other host, and the effect. How many exports
 /// of the other host are involved is no other contest.
@@ -46,15 +46,13 @@ impl Contested {
 /// Returns the contests of now, with the times of those that were there before.
 pub(crate) fn contested(contests: Vec<Contest>, before: &[Contested]) -> Vec<Contested> {
     let now = SystemTime::now();
-    let since: BTreeMap<Id, SystemTime> = before.iter().map(|it| (it.id(), it.since)).collect();
-    let contests = contests.into_iter();
-    contests
-        .map(|contest| {
-            let found = Contested { since: now, contest };
-            let since = since.get(&found.id()).copied().unwrap_or(now);
-            Contested { since, ..found }
-        })
-        .collect()
+    let known: BTreeMap<Id, SystemTime> = before.iter().map(|it| (it.id(), it.since)).collect();
+    let found = contests.into_iter().map(|contest| {
+        let mut found = Contested { since: now, contest };
+        found.since = known.get(&found.id()).copied().unwrap_or(now);
+        found
+    });
+    found.collect()
 }
 
 /// The time after the note of a contest before it is noted again: a host that exports and withdraws
@@ -77,7 +75,6 @@ struct Noted {
 impl ContestNotes {
     /// Returns the notes that are due.
     pub(crate) fn due(&mut self, contested: &[Contested], now: Instant) -> Vec<String> {
-        let is_quiet = |noted: &Noted| now.saturating_duration_since(noted.at) < QUIET;
         let there: BTreeMap<Id, &Contest> =
             contested.iter().map(|it| (it.id(), &it.contest)).collect();
         let mut notes = Vec::new();
@@ -85,11 +82,11 @@ impl ContestNotes {
             if noted.is_there && !there.contains_key(id) {
                 noted.is_there = false;
                 let (name, host, _) = id;
-                let name = name.escape_debug();
-                notes.push(format!("export `{name}` is no longer contested by host {host}"));
+                let export = name.escape_debug();
+                notes.push(format!("export `{export}` is no longer contested by host {host}"));
             }
         }
-        self.0.retain(|_, noted| noted.is_there || is_quiet(noted));
+        self.0.retain(|_, noted| noted.is_there || now.saturating_duration_since(noted.at) < QUIET);
         for (id, contest) in there {
             self.0.entry(id).or_insert_with(|| {
                 notes.push(contest.to_string());

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Serialize, Serializer};
+use serde::ser::{Serialize, SerializeStruct as _, Serializer};
 use serde_json::{Value, json};
 use trueup_file::Location;
+use trueup_reconcile::Outcome;
 
 use super::world_status::WorldStatus;
-use crate::report::PassReport;
+use crate::report::{PassReport, ops, ownership};
 use crate::status::{StatusChanges, StatusCounts};
 
 /// Something that has happened in a running agent.
@@ -16,7 +17,16 @@ pub enum Event<'a> {
     /// A pass over a part of the namespace has run.
     Pass(&'a dyn PassReport),
     /// A pass has something new.
-    News(News<'a>),
+    News {
+        /// Its report.
+        report: &'a dyn PassReport,
+        /// The changes of statuses.
+        changes: StatusChanges,
+        /// The number of all statuses, new or not.
+        counts: StatusCounts,
+        /// All parts of the network are converged.
+        is_converged: bool,
+    },
     /// A pass could not run. It is no news if that is known already.
     PassFailed {
         /// Why.
@@ -64,7 +74,14 @@ pub enum Event<'a> {
     /// The metrics are served, or why they are not.
     Metrics(Option<String>),
     /// A changed file is in force, or refused.
-    File(FileChange),
+    File {
+        /// Why it is refused, so that the last good file stays in force.
+        refused: Option<String>,
+        /// Where in the file the cause is.
+        place: Option<Location>,
+        /// It was refused before.
+        was_refused: bool,
+    },
     /// What the author of the file should know of a pass.
     Notice(String),
     /// A message that is no result.
@@ -85,41 +102,27 @@ pub enum Event<'a> {
 
 impl Serialize for Event<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Event::News(news) => news.serialize(serializer),
-            event => event.value().serialize(serializer),
-        }
+        let Event::News { report, changes, counts, is_converged } = self else {
+            return self.value().serialize(serializer);
+        };
+        let mut out = serializer.serialize_struct("News", 8)?;
+        out.serialize_field("converged", is_converged)?;
+        out.serialize_field("applied", &ops(*report, |it| it == Outcome::Applied))?;
+        out.serialize_field("statuses", &changes.changed().collect::<Vec<_>>())?;
+        out.serialize_field("cleared", &changes.cleared().collect::<Vec<_>>())?;
+        out.serialize_field("snapshot", &changes.is_snapshot())?;
+        out.serialize_field("ownership", &ownership(*report, false))?;
+        out.serialize_field("errors", &report.errors())?;
+        out.serialize_field("unresolved", counts)?;
+        out.end()
     }
-}
-
-/// The report of a pass that has something new.
-pub struct News<'a> {
-    /// The report.
-    pub report: &'a dyn PassReport,
-    /// The changes of statuses.
-    pub changes: StatusChanges,
-    /// The number of all statuses, new or not.
-    pub counts: StatusCounts,
-    /// All parts of the network are converged.
-    pub is_converged: bool,
-}
-
-/// The result of reading a changed file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileChange {
-    /// Why it is refused, so that the last good file stays in force.
-    pub refused: Option<String>,
-    /// Where in the file the cause is.
-    pub place: Option<Location>,
-    /// It was refused before.
-    pub was_refused: bool,
 }
 
 impl Event<'_> {
     /// Returns the name of an event that programs are told of.
     pub fn name(&self) -> Option<&'static str> {
         Some(match self {
-            Event::News(_) => "report",
+            Event::News { .. } => "report",
             Event::PassFailed { is_news: true, .. } => "pass_failed",
             Event::Converged(_) => "converged",
             Event::Contention(_) => "contention",
@@ -129,7 +132,7 @@ impl Event<'_> {
             Event::Overrun(_) => "overrun",
             Event::Subscription { .. } => "subscription",
             Event::Metrics(_) => "metrics",
-            Event::File(_) => "file",
+            Event::File { .. } => "file",
             Event::Notice(_) => "notice",
             Event::Stopping => "stopping",
             _ => return None,
@@ -158,7 +161,7 @@ impl Event<'_> {
                 json!({ "subscribed": failure.is_none(), "message": failure })
             }
             Event::Metrics(failure) => json!({ "served": failure.is_none(), "message": failure }),
-            Event::File(FileChange { refused, place, .. }) => json!({
+            Event::File { refused, place, .. } => json!({
                 "state": if refused.is_none() { "taken_up" } else { "refused" },
                 "message": refused,
                 "line": place.map(|place| place.line),

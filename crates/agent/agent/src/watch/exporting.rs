@@ -40,10 +40,10 @@ impl Exporting {
         });
         let config = Config::default().with_interval(INTERVAL);
         let ledger = MemoryLedger::default();
-        let passes = Loop::new(exporter, (), Vec::new(), ledger, (), config);
-        let passes = passes.on_report(move |pass| {
-            of_pass.world(|world| note_pass(&mut world.exports, pass.result));
-        });
+        let passes =
+            Loop::new(exporter, (), Vec::new(), ledger, (), config).on_report(move |pass| {
+                of_pass.world(|world| note_pass(&mut world.exports, pass.result));
+            });
         Exporting { source: SourceVertex::of_loop(passes), reporter: reporter.clone() }
     }
 

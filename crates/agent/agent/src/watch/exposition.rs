@@ -15,13 +15,10 @@ use trueup_reconcile::Ops;
 use super::world_status::WorldStatus;
 use crate::graph::{VertexState, graph_verdict};
 
-/// Returns the page. `exceptions` are the numbers of statuses by kind and condition;
-/// `world` is how the world stands, if the file has `[world]`; `graph` is how its files and
-/// commands stand; `is_file_current` says whether the file in force is the one on disk.
-///
-/// # Errors
-///
-/// When two metrics have one name, or a name is malformed: a mistake in this file.
+/// Returns the page. `exceptions` are the numbers of statuses by kind and condition; `world` is how
+/// the world stands, if the file has `[world]`; `graph` is how its files and commands stand;
+/// `is_file_current` says whether the file in force is the one on disk. Fails if two metrics have
+/// one name, or a name is malformed: a mistake in this file.
 pub(crate) fn exposition(
     stats: &Stats,
     exceptions: &BTreeMap<(&'static str, &'static str), usize>,

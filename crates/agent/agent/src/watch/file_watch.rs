@@ -1,5 +1,5 @@
 //! Reports at once that a file may have changed, by inotify. The caller reads the file to see what
-//! changed. Writes of another host to a shared file system are not reported.
+//! changed. Writes of another host to a shared file system are not reported: its stamp shows them.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -14,6 +14,8 @@ use std::time::Instant;
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
+
+use crate::desired_file::{self, Writers};
 
 /// The most symbolic links on a path, as in the kernel.
 const MAX_LINKS: usize = 40;
@@ -30,12 +32,8 @@ pub(crate) struct FileWatch {
 }
 
 impl FileWatch {
-    /// Starts to watch.
-    ///
-    /// # Errors
-    ///
-    /// When the kernel allows no further instance or watch (`fs.inotify.max_user_instances`,
-    /// `max_user_watches`).
+    /// Starts to watch. Fails if the kernel allows no further instance or watch
+    /// (`fs.inotify.max_user_instances`, `max_user_watches`).
     pub(crate) fn new(path: &Path) -> io::Result<FileWatch> {
         let mut changes = FileWatch {
             path: path.to_owned(),
@@ -144,6 +142,15 @@ fn is_open(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|made| made.is_file() && made.nlink() == 1)
 }
 
+/// Returns the names of a path, the last one first.
+fn names_of(path: &Path) -> impl Iterator<Item = OsString> {
+    path.components().rev().filter_map(|component| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        _ => None,
+    })
+}
+
 /// Returns the names on the path to a file, each with its directory: the file's own and that of
 /// each symbolic link.
 fn links_on_path(path: &Path) -> Vec<(PathBuf, OsString)> {
@@ -151,19 +158,11 @@ fn links_on_path(path: &Path) -> Vec<(PathBuf, OsString)> {
     let mut at = PathBuf::from("/");
     // The names still to walk, the next one last.
     let mut left: Vec<OsString> = Vec::new();
-    let push = |left: &mut Vec<OsString>, path: &Path| {
-        let names = path.components().rev().filter_map(|component| match component {
-            Component::Normal(name) => Some(name.to_owned()),
-            Component::ParentDir => Some("..".into()),
-            _ => None,
-        });
-        left.extend(names);
-    };
     // A working directory that was removed has no path; then only the stamp shows changes.
     let Ok(absolute) = std::path::absolute(path) else {
         return way;
     };
-    push(&mut left, &absolute);
+    left.extend(names_of(&absolute));
     let mut links = 0;
     while let Some(name) = left.pop() {
         if name == ".." {
@@ -181,7 +180,7 @@ fn links_on_path(path: &Path) -> Vec<(PathBuf, OsString)> {
                 if target.is_absolute() {
                     at = PathBuf::from("/");
                 }
-                push(&mut left, &target);
+                left.extend(names_of(&target));
             }
             Err(_) => {
                 // A missing name may appear: the watch sees when its directory is made.
@@ -196,36 +195,55 @@ fn links_on_path(path: &Path) -> Vec<(PathBuf, OsString)> {
     way
 }
 
+/// The inode, size and times of a file, which differ for each content, and whether another user
+/// could decide about it: a folder on the way may have changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    content: Option<Content>,
+    is_untrusted: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Content {
+    inode: (u64, u64),
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    /// Returns the stamp of a file now; files that cannot be read share one.
+    pub(crate) fn of(path: &Path, writers: Writers) -> Stamp {
+        let content = fs::metadata(path).ok().map(|file| Content {
+            inode: (file.dev(), file.ino()),
+            size: file.size(),
+            modified: (file.mtime(), file.mtime_nsec()),
+            changed: (file.ctime(), file.ctime_nsec()),
+        });
+        Stamp { content, is_untrusted: desired_file::untrusted(path, writers).is_some() }
+    }
+
+    /// Returns true if the same file was written since.
+    pub(crate) fn is_rewritten(&self, before: &Stamp) -> bool {
+        self != before && self.inode() == before.inode()
+    }
+
+    fn inode(&self) -> Option<(u64, u64)> {
+        self.content.map(|it| it.inode)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
     use std::os::unix::fs::symlink;
 
     use super::*;
-
-    struct Directory(PathBuf);
-
-    impl Directory {
-        fn new(name: &str) -> Directory {
-            let path = std::env::temp_dir().join(format!("trueup-{name}-{}", std::process::id()));
-            trueup_testkit::empty_directory(&path).unwrap();
-            Directory(path.canonicalize().unwrap())
-        }
-
-        fn write(&self, name: &str) {
-            fs::write(self.0.join(name), "x").unwrap();
-        }
-    }
-
-    impl Drop for Directory {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
+    use crate::testing::Folder;
 
     #[test]
     fn every_way_to_write_the_file_is_heard_and_nothing_else() {
-        let directory = Directory::new("changes");
+        let directory = Folder::new("changes");
         let file = directory.0.join("f");
         let mut changes = FileWatch::new(&file).unwrap();
         directory.write("other");
@@ -249,7 +267,7 @@ mod tests {
 
     #[test]
     fn what_is_being_written_is_no_change_until_it_is_closed() {
-        let directory = Directory::new("written");
+        let directory = Folder::new("written");
         directory.write("f");
         let mut changes = FileWatch::new(&directory.0.join("f")).unwrap();
         let mut file = fs::File::create(directory.0.join("f")).unwrap();
@@ -266,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_file_is_no_change_from_the_moment_that_it_is_made_until_it_is_closed() {
-        let directory = Directory::new("made");
+        let directory = Folder::new("made");
         let file = directory.0.join("f");
         let mut changes = FileWatch::new(&file).unwrap();
         let mut written = fs::File::create(&file).unwrap();
@@ -284,28 +302,29 @@ mod tests {
         assert_eq!(changes.last_write(), None);
     }
 
+    fn is_readable(changes: &FileWatch) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let polled = PollFd::new(changes, PollFlags::IN);
+        poll(&mut [polled], Some(&Timespec::default())).unwrap() > 0
+    }
+
     #[test]
     fn writes_to_other_files_wake_nobody() {
-        let directory = Directory::new("others");
+        let directory = Folder::new("others");
         directory.write("f");
         let changes = FileWatch::new(&directory.0.join("f")).unwrap();
         let mut other = fs::File::create(directory.0.join("log")).unwrap();
-        let readable = || {
-            use rustix::event::{PollFd, PollFlags, Timespec, poll};
-            let polled = PollFd::new(&changes, PollFlags::IN);
-            poll(&mut [polled], Some(&Timespec::default())).unwrap() > 0
-        };
-        assert!(readable(), "a name that appears may be the file's");
+        assert!(is_readable(&changes), "a name that appears may be the file's");
         let mut changes_of_names = [0_u8; 8192];
         rustix::io::read(&changes, &mut changes_of_names).unwrap();
         other.write_all(b"a line").unwrap();
-        assert!(!readable());
+        assert!(!is_readable(&changes));
     }
 
     #[test]
     fn a_link_that_is_made_to_lead_elsewhere_is_heard() {
         // As Kubernetes writes what a ConfigMap holds.
-        let directory = Directory::new("configmap");
+        let directory = Folder::new("configmap");
         let at = |name: &str| directory.0.join(name);
         for version in ["..1", "..2"] {
             fs::create_dir(at(version)).unwrap();
@@ -327,7 +346,7 @@ mod tests {
 
     #[test]
     fn a_directory_may_come_and_go() {
-        let directory = Directory::new("directory");
+        let directory = Folder::new("directory");
         let inner = directory.0.join("inner");
         let file = inner.join("f");
         let mut changes = FileWatch::new(&file).unwrap();
@@ -341,7 +360,7 @@ mod tests {
 
     #[test]
     fn links_that_lead_in_a_circle_end() {
-        let directory = Directory::new("circle");
+        let directory = Folder::new("circle");
         symlink("b", directory.0.join("a")).unwrap();
         symlink("a", directory.0.join("b")).unwrap();
         assert!(links_on_path(&directory.0.join("a")).len() <= MAX_LINKS + 1);

@@ -6,37 +6,29 @@
 //! written is not read: a part of a file would delete most objects.
 
 mod activation;
-mod options;
-mod request;
-mod stamp;
 
 use std::io;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::error::{Error, Result, bail};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use crate::error::{Context as _, Error, Result, bail, with_causes};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use trueup_file as file;
 use trueup_reconcile::Ledger;
-use trueup_rtnl::Namespace;
 
 use self::activation::Waiting;
-pub(crate) use self::request::ReloadRequest;
-pub(crate) use self::stamp::Stamp;
-use super::Shared;
 use super::exporting::Exporting;
-use super::file_watch::FileWatch;
+use super::file_watch::{FileWatch, Stamp};
 use super::loops::PartMaker;
-use super::reporter::Reporter;
+use crate::agent::Agent;
 use crate::desired_file::Writers;
 use crate::graph::RunningGraph;
 use crate::options::Options;
-use crate::target::Target;
-use crate::words::with_causes;
 
 /// The interval of the comparison.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -73,26 +65,20 @@ pub(crate) struct Reloader {
     pub(crate) state_error: Option<String>,
     /// The file cannot be watched, as last reported, so it is polled.
     pub(crate) is_polling: bool,
-    pub(crate) target: Target,
-    /// The namespace as the command line names it.
-    pub(crate) netns: Option<Namespace>,
+    pub(crate) agent: Agent,
     pub(crate) options: Options,
     /// Read here while the loop writes it.
     pub(crate) ledger: Box<dyn Ledger + Send>,
-    pub(crate) interval: Duration,
     pub(crate) maker: PartMaker,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) reporter: Reporter,
     pub(crate) reload_request: ReloadRequest,
     /// The exports, if the file has `[world]`.
     pub(crate) exporting: Option<Exporting>,
-    pub(crate) running: RunningGraph,
 }
 
 impl Reloader {
     /// Runs until a loop ends, and has the others end with it. The watch is older than the first
     /// stamp: no change comes between the two.
-    pub(crate) fn run(mut self, watch: io::Result<FileWatch>) {
+    pub(crate) fn run(mut self, graph: &RunningGraph, watch: io::Result<FileWatch>) {
         let mut watch = self.report_watch(watch);
         let mut waiting = None;
         let mut reported = String::new();
@@ -105,23 +91,23 @@ impl Reloader {
                     watch = self.report_watch(FileWatch::new(&self.path));
                 }
                 if let Err(failure) = self.check_namespace().and_then(|()| self.check_state()) {
-                    self.shared.lock().failure = Some(failure);
+                    self.maker.shared.lock().failure = Some(failure);
                     self.maker.loops.stop();
                     return;
                 }
             }
             let writing = watch.as_ref().and_then(FileWatch::last_write);
-            match self.check_file(&mut waiting, cause, writing) {
+            match self.check_file(graph, &mut waiting, cause, writing) {
                 Ok(is_loaded) => {
                     if is_loaded {
-                        self.reporter.file(None);
+                        self.maker.reporter.file(None);
                         reported.clear();
                     }
                 }
                 Err(why) => {
                     let text = with_causes(&why);
                     if text != reported || cause == Cause::Requested {
-                        self.reporter.file(Some(&why));
+                        self.maker.reporter.file(Some(&why));
                         reported = text;
                     }
                 }
@@ -129,7 +115,7 @@ impl Reloader {
             if cause == Cause::Requested {
                 self.maker.loops.force();
                 // A graph that has ended needs none.
-                let _ended = self.running.look_at_files_and_commands();
+                let _ended = graph.look_at_files_and_commands();
             }
         }
         self.maker.loops.stop();
@@ -140,7 +126,7 @@ impl Reloader {
         match watch {
             Ok(watch) => {
                 if std::mem::take(&mut self.is_polling) {
-                    self.reporter.note("the file is watched for changes again");
+                    self.maker.reporter.note("the file is watched for changes again");
                 }
                 Some(watch)
             }
@@ -155,7 +141,7 @@ impl Reloader {
         if std::mem::replace(&mut self.is_polling, true) {
             return;
         }
-        self.reporter.note(&format!(
+        self.maker.reporter.note(&format!(
             "cannot watch the file for changes, so they are seen within two seconds only, until \
              that works again: {error}"
         ));
@@ -185,7 +171,7 @@ impl Reloader {
             match polled {
                 Ok(_) => {}
                 // A signal that another thread handles.
-                Err(rustix::io::Errno::INTR) => continue,
+                Err(Errno::INTR) => continue,
                 // Without memory it polls by timer.
                 Err(_) => thread::sleep(left),
             }
@@ -207,11 +193,11 @@ impl Reloader {
     /// Checks that the name still leads to the same namespace: our claims in one do not hold in
     /// another.
     fn check_namespace(&mut self) -> Result<()> {
-        let Some(named) = &self.netns else {
+        let Some(named) = &self.agent.netns else {
             return Ok(());
         };
         // The target is kept open, so no other namespace gets its id.
-        let target = self.target.namespace.id();
+        let target = self.agent.namespace().id();
         match named.id().and_then(|now| Ok(now == target?)) {
             Ok(true) => self.namespace_error = None,
             Ok(false) => bail!(
@@ -221,12 +207,11 @@ impl Reloader {
             // It exists and cannot be seen, for lack of a privilege for example.
             Err(error) => {
                 let why = with_causes(&error);
-                if self.namespace_error.as_ref() != Some(&why) {
-                    self.reporter.note(&format!(
+                if self.namespace_error.replace(why.clone()).as_ref() != Some(&why) {
+                    self.maker.reporter.note(&format!(
                         "cannot see whether {named} is still the same network namespace, and will \
                          try again: {why}"
                     ));
-                    self.namespace_error = Some(why);
                 }
             }
         }
@@ -239,8 +224,8 @@ impl Reloader {
         match self.maker.state.keep_in_place() {
             Ok(false) => self.state_error = None,
             Ok(true) => {
-                let directory = self.maker.state.place().directory().display();
-                self.reporter.note(&format!(
+                let directory = self.maker.state.place.directory().display();
+                self.maker.reporter.note(&format!(
                     "the journal in {directory} was removed, and was made anew with all that it had"
                 ));
                 self.state_error = None;
@@ -248,9 +233,8 @@ impl Reloader {
             Err(error) if !may_pass(&error) => return Err(error),
             Err(error) => {
                 let why = with_causes(&error);
-                if self.state_error.as_ref() != Some(&why) {
-                    self.reporter.note(&format!("no pass can run: {why}"));
-                    self.state_error = Some(why);
+                if self.state_error.replace(why.clone()).as_ref() != Some(&why) {
+                    self.maker.reporter.note(&format!("no pass can run: {why}"));
                 }
             }
         }
@@ -261,6 +245,7 @@ impl Reloader {
     /// came into force.
     fn check_file(
         &mut self,
+        graph: &RunningGraph,
         waiting: &mut Option<Waiting>,
         cause: Cause,
         writing: Option<Instant>,
@@ -272,28 +257,26 @@ impl Reloader {
         if cause == Cause::Requested
             || is_new && (cause == Cause::Changed || self.has_settled(stamp))
         {
-            self.reporter.reload_begins();
+            self.maker.reporter.reload_begins();
             let declared = self.read();
-            let done = match Stamp::of(&self.path, self.writers).is_rewritten(&stamp) {
+            let done = if Stamp::of(&self.path, self.writers).is_rewritten(&stamp) {
                 // A part of it may be old, or missing.
-                true => Ok(false),
-                false => {
-                    let error = declared.as_ref().err();
-                    let error = error.and_then(|why| why.file());
-                    // A lack of resources is no property of the file, so it is read again.
-                    if !error.is_some_and(file::Error::is_transient) {
-                        self.stamp = stamp;
-                        *waiting = None;
-                    }
-                    declared.and_then(|it| self.activate(it, waiting).map(|()| true))
+                Ok(false)
+            } else {
+                let error = declared.as_ref().err().and_then(|why| why.file());
+                // A lack of resources is no property of the file, so it is read again.
+                if !error.is_some_and(file::Error::is_transient) {
+                    self.stamp = stamp;
+                    *waiting = None;
                 }
+                declared.and_then(|it| self.activate(graph, it, waiting).map(|()| true))
             };
-            self.reporter.reload_ended();
+            self.maker.reporter.reload_ended();
             return done;
         }
         match waiting.take() {
             Some(Waiting { declared, next }) if next <= Instant::now() => {
-                self.activate(declared, waiting).map(|()| true)
+                self.activate(graph, declared, waiting).map(|()| true)
             }
             other => {
                 *waiting = other;
@@ -311,12 +294,43 @@ impl Reloader {
     }
 }
 
+/// A request to read the file again. Clones share it.
+#[derive(Clone)]
+pub(crate) struct ReloadRequest(Arc<(OwnedFd, AtomicBool)>);
+
+impl ReloadRequest {
+    pub(crate) fn new() -> Result<ReloadRequest> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let descriptor = eventfd(0, flags)
+            .map_err(std::io::Error::from)
+            .context("cannot open an event descriptor")?;
+        Ok(ReloadRequest(Arc::new((descriptor, AtomicBool::new(false)))))
+    }
+
+    /// Requests to read the file, also if it has not changed, and to run a full pass.
+    pub(crate) fn send(&self) {
+        self.0.1.store(true, Ordering::Release);
+        // If it is full, a request is pending already.
+        let _ = rustix::io::write(&self.0.0, &1_u64.to_ne_bytes());
+    }
+
+    /// Returns the descriptor that is readable while a request is pending.
+    pub(crate) fn descriptor(&self) -> &OwnedFd {
+        &self.0.0
+    }
+
+    /// Returns true if a reload was requested since the last call.
+    pub(crate) fn take(&self) -> bool {
+        let _ = rustix::io::read(&self.0.0, &mut [0; 8]);
+        self.0.1.swap(false, Ordering::Acquire)
+    }
+}
+
 /// True if the cause is a lack that may end, such as that of room on a disk.
 fn may_pass(error: &Error) -> bool {
     use io::ErrorKind::{OutOfMemory, QuotaExceeded, StorageFull};
-    let is_lack = |it: &io::Error| {
+    error.find().is_some_and(|it: &io::Error| {
         matches!(it.kind(), OutOfMemory | QuotaExceeded | StorageFull)
             || matches!(Errno::from_io_error(it), Some(Errno::MFILE | Errno::NFILE))
-    };
-    error.find().is_some_and(is_lack)
+    })
 }

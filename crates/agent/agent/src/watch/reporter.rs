@@ -5,7 +5,7 @@ mod standing;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use trueup_graph::Snapshot;
 use trueup_loop::Revision;
@@ -14,10 +14,11 @@ use trueup_reconcile::Status;
 
 use self::standing::{Found, Overall, Standing};
 use super::contested::ContestNotes;
-use super::event::{Event, News};
+use super::event::Event;
 use super::loops::Loops;
 use super::world_status::WorldStatus;
 use crate::graph::RunningGraph;
+use crate::lock;
 use crate::report::{PassReport, changes_anything};
 use crate::section::Part;
 use crate::status::StatusCounts;
@@ -35,6 +36,7 @@ pub(crate) struct Reporter {
     current: Arc<AtomicBool>,
 }
 
+#[derive(Default)]
 struct Inner {
     loops: Loops,
     /// How the parts of the namespace stand.
@@ -77,29 +79,8 @@ struct Inner {
 
 impl Reporter {
     pub(crate) fn new(observers: Vec<Observer>, loops: Loops) -> Reporter {
-        let inner = Inner {
-            loops,
-            parts: BTreeMap::new(),
-            left: Vec::new(),
-            converged: None,
-            verdict: None,
-            shown_verdict: None,
-            world: None,
-            notes: ContestNotes::default(),
-            failed_vertices: BTreeMap::new(),
-            untried: None,
-            graph: None,
-            noticed: BTreeSet::new(),
-            missing: BTreeSet::new(),
-            contended: 0,
-            is_refused: false,
-            is_without_metrics: false,
-            is_ready: false,
-            is_stopping: false,
-            status: String::new(),
-        };
         Reporter {
-            inner: Arc::new(Mutex::new(inner)),
+            inner: Arc::new(Mutex::new(Inner { loops, ..Inner::default() })),
             observers: Arc::new(Mutex::new(observers)),
             current: Arc::new(AtomicBool::new(true)),
         }
@@ -107,7 +88,7 @@ impl Reporter {
 
     /// Changes what is known, and reports the events of that.
     fn change<'a>(&self, change: impl FnOnce(&mut Inner, &mut Vec<Event<'a>>)) {
-        let mut observers = self.observers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut observers = lock(&self.observers);
         let mut events = Vec::new();
         {
             let mut inner = self.lock();
@@ -140,7 +121,7 @@ impl Reporter {
             standing.last = Some(Found {
                 revision,
                 // The network has all of the links.
-                is_converged: report.converged() || part == Part::Links,
+                is_converged: report.converged() || part == Part::LINKS,
                 errors: report.errors(),
             });
             let has_failed = standing.failure.take().is_some();
@@ -155,12 +136,8 @@ impl Reporter {
             // The end of a failure is reported as its begin was.
             let is_new = has_failed || verdict.is_some() && inner.verdict != verdict || is_changed;
             if is_new {
-                events.push(Event::News(News {
-                    report,
-                    changes,
-                    counts,
-                    is_converged: overall.is_some_and(|overall| overall.is_converged),
-                }));
+                let is_converged = overall.is_some_and(|overall| overall.is_converged);
+                events.push(Event::News { report, changes, counts, is_converged });
             }
             match verdict {
                 Some(why_not) => inner.set_verdict(why_not, is_new, events),
@@ -190,9 +167,8 @@ impl Reporter {
     /// Reports a pass over a part that could not run, and why.
     pub(crate) fn failed(&self, part: Part, why: String) {
         self.change(|inner, events| {
-            let is_known = |standing: &Standing| standing.failure.as_ref() == Some(&why);
             // What keeps several parts from running is reported once.
-            let is_news = !inner.parts.values().any(is_known);
+            let is_news = inner.parts.values().all(|it| it.failure.as_ref() != Some(&why));
             let message = why.clone();
             inner.shown_verdict = Some(format!("not converged: the pass could not run: {why}"));
             events.push(Event::PassFailed { message, is_news });
@@ -264,8 +240,7 @@ impl Reporter {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A panic while reporting leaves nothing half done.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 }
 

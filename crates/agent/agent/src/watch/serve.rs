@@ -14,16 +14,16 @@ use std::fmt;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use crate::error::{Context as _, Result};
+use crate::error::{Context as _, Error, Result, with_causes};
 use socket2::Socket;
 
 use self::connection::accept;
 use self::socket::SocketFile;
-use crate::words::with_causes;
+use crate::lock;
 
 /// The time until the first try after one that failed. It doubles with each.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -78,11 +78,7 @@ enum State {
 impl Server {
     /// Serves what `page` returns, on threads of its own, until the process ends. While the address
     /// cannot be bound, it tries again. `report` gets each new reason for that, and `None` when it
-    /// listens at last.
-    ///
-    /// # Errors
-    ///
-    /// When no thread can be started.
+    /// listens at last. Fails if no thread can be started.
     pub(crate) fn start(
         address: Address,
         page: impl Fn() -> Option<String> + Send + Sync + 'static,
@@ -145,21 +141,14 @@ fn listen(state: &Mutex<State>, address: &Address) -> Result<Option<Socket>> {
     if matches!(*state, State::Ended) {
         return Ok(None);
     }
-    let refused = || format!("cannot listen for --metrics at {address}");
-    let (listener, made): (Socket, _) = match address {
-        Address::Tcp(at) => (TcpListener::bind(at).with_context(refused)?.into(), None),
-        Address::Unix(path) => {
-            let (listener, made) = socket::bind(path).with_context(refused)?;
-            (listener.into(), Some(made))
-        }
+    let bound = match address {
+        Address::Tcp(at) => TcpListener::bind(at).map(|it| (it.into(), None)).map_err(Error::from),
+        Address::Unix(path) => socket::bind(path).map(|(it, made)| (it.into(), Some(made))),
     };
+    let (listener, made) =
+        bound.with_context(|| format!("cannot listen for --metrics at {address}"))?;
     *state = State::Listening { _made: made };
     Ok(Some(listener))
-}
-
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    // Each change of the state is one assignment.
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

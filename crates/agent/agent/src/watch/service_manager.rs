@@ -47,11 +47,8 @@ enum Message {
 }
 
 impl Service {
-    /// Connects to the manager that the environment names. `loops` decide about the watchdog.
-    ///
-    /// # Errors
-    ///
-    /// When the environment names one that cannot be reached: the process that set it waits for an
+    /// Connects to the manager that the environment names. `loops` decide about the watchdog. Fails
+    /// if the environment names one that cannot be reached: the process that set it waits for an
     /// answer.
     pub(crate) fn begin(loops: Loops) -> Result<(Service, NotifierThread)> {
         let Some(name) = env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
@@ -227,6 +224,7 @@ fn watchdog(microseconds: Option<&str>, pid: Option<&str>) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::Folder;
 
     #[test]
     fn of_what_waits_the_last_of_each_kind_is_sent() {
@@ -275,15 +273,13 @@ mod tests {
     #[test]
     fn a_socket_of_another_user_is_no_manager() {
         use std::os::unix::fs::chown;
-        let folder = std::env::temp_dir().join(format!("trueup-manager-{}", process::id()));
-        trueup_testkit::empty_directory(&folder).unwrap();
-        let path = folder.join("notify");
+        let folder = Folder::new("manager");
+        let path = folder.0.join("notify");
         let _manager = UnixDatagram::bind(&path).unwrap();
         connect(path.as_os_str()).unwrap();
         if chown(&path, Some(4_242), None).is_ok() {
             let refused = connect(path.as_os_str()).unwrap_err().to_string();
             assert!(refused.contains("another user"), "{refused}");
         }
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use trueup_world::SessionStatus;
 
 use super::contested::Contested;
-use crate::words::{count, seconds};
+use crate::status::{count, seconds};
 
 /// How the collection and the exports stand.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -71,8 +71,7 @@ impl Exports {
 impl Collection {
     /// Returns the names of this host's exports that lose traffic to other hosts.
     pub fn taken(&self) -> BTreeSet<&str> {
-        let contests = self.contests.iter().map(|it| &it.contest);
-        let losses = contests.filter(|it| it.is_loss());
+        let losses = self.contests.iter().map(|it| &it.contest).filter(|it| it.is_loss());
         losses.map(|it| &*it.name).collect()
     }
 
@@ -125,29 +124,24 @@ impl WorldStatus {
     /// Returns what is the matter: that it is not known what to collect, that the store is not
     /// reached, or that changes of exports wait.
     pub fn trouble(&self) -> Option<String> {
-        let damped = || {
+        self.unknown().or_else(|| self.outage()).or_else(|| {
             let (host, exports) = self.collection.damped.first_key_value()?;
-            let hosts = self.collection.damped.len() - 1;
-            let more = match hosts {
-                0 => String::new(),
-                more => format!(", and so of {}", count(more, "other host", "other hosts")),
-            };
             Some(format!(
-                "host {host} is damped, as its exports change too often: {}{more}",
-                count(*exports, "change waits", "changes wait")
+                "host {host} is damped, as its exports change too often: {}{}",
+                count(*exports, "change waits", "changes wait"),
+                and_others(self.collection.damped.len() - 1)
             ))
+        })
+    }
+
+    fn outage(&self) -> Option<String> {
+        let since = at(self.cut_off_since()?);
+        let then = if self.collection.is_withdrawn { "is withdrawn" } else { "stays" };
+        let why = match &self.collection.cut_off {
+            Some((_, why)) => format!("; {why}"),
+            None => String::new(),
         };
-        let cut_off = || {
-            let since = at(self.cut_off_since()?);
-            let then = match self.collection.is_withdrawn {
-                true => "what was collected is withdrawn",
-                false => "what was collected stays",
-            };
-            let why = self.collection.cut_off.as_ref().map(|(_, why)| why.as_str());
-            let why = why.map_or_else(String::new, |why| format!("; {why}"));
-            Some(format!("cut off from the store since {since}: {then}{why}"))
-        };
-        self.unknown().or_else(cut_off).or_else(damped)
+        Some(format!("cut off from the store since {since}: what was collected {then}{why}"))
     }
 
     /// Returns the line of the view.
@@ -210,6 +204,14 @@ impl WorldStatus {
             "lease_losses": self.exports.losses,
             "message": self.trouble().or_else(|| self.exports.error.clone()),
         })
+    }
+}
+
+/// Returns the words for the other hosts of which the same can be said.
+pub(crate) fn and_others(hosts: usize) -> String {
+    match hosts {
+        0 => String::new(),
+        more => format!(", and so of {}", count(more, "other host", "other hosts")),
     }
 }
 

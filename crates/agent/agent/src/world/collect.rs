@@ -35,8 +35,8 @@ impl Retained {
         if collects.is_empty() {
             return Ok(Retained::default());
         }
-        let snapshot = Rtnl::new().observe(namespace, options)?;
-        let snapshot = snapshot.context("cannot read the namespace")?;
+        let snapshot =
+            Rtnl::new().observe(namespace, options)?.context("cannot read the namespace")?;
         if let Some(doubt) = snapshot.incomplete.first() {
             bail!("cannot know which routes were collected before: {doubt}; try again");
         }
@@ -165,19 +165,18 @@ impl Collection {
         let Some(granted) = &self.granted else {
             return Vec::new();
         };
-        let exports = declared.exports.iter().flatten();
-        let exports = exports.filter(|it| !granted.allows(&self.host, it.route.dst));
-        exports
-            .map(|it| {
-                format!(
-                    "{}, exported by this host as `{}`, is not granted to it by the list of \
-                     grants {}: hosts with grants_key refuse it",
-                    it.route.dst,
-                    it.name.escape_debug(),
-                    granted.serial()
-                )
-            })
-            .collect()
+        let mut exports = declared.exports.clone().unwrap_or_default();
+        exports.retain(|it| !granted.allows(&self.host, it.route.dst));
+        let notes = exports.iter().map(|it| {
+            format!(
+                "{}, exported by this host as `{}`, is not granted to it by the list of grants {}: \
+                 hosts with grants_key refuse it",
+                it.route.dst,
+                it.name.escape_debug(),
+                granted.serial()
+            )
+        });
+        notes.collect()
     }
 
     /// Takes in what a collector holds. Returns the keys of the routes that may be others than
@@ -296,7 +295,8 @@ impl Collection {
     }
 }
 
-fn is_declared(declared: &File, key: &RouteKey) -> bool {
+/// Returns true if the file declares a route of this key.
+pub(super) fn is_declared(declared: &File, key: &RouteKey) -> bool {
     let routes = declared.desired.routes.as_ref();
     routes.is_some_and(|routes| routes.get(key).is_some())
 }

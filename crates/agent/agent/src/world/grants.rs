@@ -38,11 +38,8 @@ pub fn read_grants(
     Ok(Some(Arc::new(grants?)))
 }
 
-/// Follows the grants; none if the file has no key.
-///
-/// # Errors
-///
-/// When it cannot be read which list was seen last, or the operating system refuses a thread.
+/// Follows the grants; none if the file has no key. Fails if it cannot be read which list was seen
+/// last, or the operating system refuses a thread.
 pub(crate) fn follow_grants(
     world: &World,
     named: &file::World,

@@ -8,7 +8,7 @@ use trueup_world::{
     Entry, Error, ErrorKind, LeaseId, Limits, Revision, Store, StoreMember, StoreWatch, Transaction,
 };
 
-use super::store::OnReplaced;
+use super::OnReplaced;
 
 /// etcd, with errors that say what to change in the file.
 pub(crate) struct WithRemedy {

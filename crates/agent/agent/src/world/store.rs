@@ -4,11 +4,12 @@ use std::fs::TryLockError;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::error::{Result, error};
+use crate::error::{Result, bail};
 use trueup_file as file;
 use trueup_path::Place;
-use trueup_world::{Embedded, Error, Store, World};
+use trueup_world::{Embedded, Store, World};
 
+use super::OnReplaced;
 #[cfg(feature = "etcd")]
 use super::remedy::WithRemedy;
 use crate::state;
@@ -35,15 +36,8 @@ pub enum Use {
 /// When the file of an embedded store cannot be opened, as while another process has it; when this
 /// program was built without etcd, and the file names members of it.
 pub fn open(declared: &file::World, directory: &Path, with: Use) -> Result<World> {
-    let store = match &declared.endpoints {
-        None => embedded(directory, with)?,
-        Some(endpoints) => etcd(declared, endpoints, Box::new(|_| {}))?,
-    };
-    Ok(World::new(store, &declared.prefix, &declared.host)?)
+    open_with(declared, directory, with, Box::new(|_| {}))
 }
-
-/// Called with the error when the store is another one than before.
-pub(crate) type OnReplaced = Box<dyn Fn(&Error) + Send + Sync>;
 
 /// As [`open`], to write, for as long as this process runs.
 ///
@@ -55,8 +49,17 @@ pub(crate) fn open_to_stay(
     directory: &Path,
     on_replaced: OnReplaced,
 ) -> Result<World> {
+    open_with(declared, directory, Use::Write, on_replaced)
+}
+
+fn open_with(
+    declared: &file::World,
+    directory: &Path,
+    with: Use,
+    on_replaced: OnReplaced,
+) -> Result<World> {
     let store = match &declared.endpoints {
-        None => embedded(directory, Use::Write)?,
+        None => embedded(directory, with)?,
         Some(endpoints) => etcd(declared, endpoints, on_replaced)?,
     };
     Ok(World::new(store, &declared.prefix, &declared.host)?)
@@ -75,16 +78,16 @@ fn embedded(directory: &Path, with: Use) -> Result<Arc<dyn Store>> {
         return Ok(Embedded::in_memory().connect());
     }
     let path = directory.join(EMBEDDED);
-    let opened = Embedded::open(&path).map_err(|error| match is_locked(&place) {
-        true => error!(
+    match Embedded::open(&path) {
+        Ok(store) => Ok(store.connect()),
+        Err(_) if is_locked(&place) => bail!(
             "the store {} is open in another process, such as `trueup watch`, and one process has \
              it at a time: ask that one, by its output and metrics, or end it first; hosts and \
              commands that work at the same time need etcd, as `endpoints` names it",
             path.display()
         ),
-        false => error.into(),
-    });
-    Ok(opened?.connect())
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn is_locked(place: &Place) -> bool {
@@ -125,7 +128,7 @@ pub fn etcd_config(declared: &file::World, endpoints: &[String]) -> Result<trueu
 
 #[cfg(not(feature = "etcd"))]
 fn etcd(_: &file::World, _: &[String], _: OnReplaced) -> Result<Arc<dyn Store>> {
-    crate::error::bail!(
+    bail!(
         "[world] names endpoints of etcd, and this trueup was built without the feature `etcd`: \
          build it with `cargo build --features etcd` (with Debian's packages protobuf-compiler and \
          libprotobuf-dev), or write store = \"embedded\""

@@ -2,21 +2,23 @@
 
 mod facts;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs as _};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::collect::is_declared;
 use crate::error::{Context as _, Result};
+use crate::lock;
 use trueup_file::{self as file, File};
-use trueup_net::{Prefix, RouteKey};
+use trueup_net::Prefix;
 use trueup_reconcile::Hints;
 use trueup_rtnl::Namespace;
 use trueup_world::Protected;
 
-use facts::Facts;
+use facts::{Facts, Lead};
 
 /// How often it is looked at.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -71,11 +73,8 @@ impl Surroundings {
             Some(urls) if is_here => urls.iter().filter_map(|url| member(url)).collect(),
             _ => Vec::new(),
         };
-        let is_literal = |(host, _): &(String, u16)| host.parse::<IpAddr>().is_ok();
-        let known = Known {
-            store: members.iter().all(is_literal).then(|| resolve(&members)),
-            ..Known::default()
-        };
+        let are_literal = members.iter().all(|(host, _)| host.parse::<IpAddr>().is_ok());
+        let known = Known { store: are_literal.then(|| resolve(&members)), ..Known::default() };
         Surroundings(Arc::new(Inner {
             namespace: namespace.clone(),
             protocol,
@@ -93,23 +92,18 @@ impl Surroundings {
     }
 
     /// Looks for changes on a thread of its own, and sends a hint for each, until all clones are
-    /// dropped. Further calls do nothing.
-    ///
-    /// # Errors
-    ///
-    /// When the operating system refuses a thread.
+    /// dropped. Further calls do nothing. Fails if the operating system refuses a thread.
     pub(crate) fn follow(&self, hints: Hints) -> Result<()> {
         if self.0.is_followed.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
         let weak = Arc::downgrade(&self.0);
-        let follow = move || {
-            let mut resolved = None;
+        let thread = thread::Builder::new().name("world-surroundings".into()).spawn(move || {
+            let mut resolved: Option<Instant> = None;
             while let Some(inner) = weak.upgrade() {
                 let surroundings = Surroundings(inner);
-                let is_due = |at: Instant| at.elapsed() >= RESOLVE_INTERVAL;
                 let mut is_changed = surroundings.0.is_waiting.load(Ordering::SeqCst);
-                if resolved.is_none_or(is_due) {
+                if resolved.is_none_or(|at| at.elapsed() >= RESOLVE_INTERVAL) {
                     is_changed |= surroundings.resolve();
                     resolved = Some(Instant::now());
                 }
@@ -121,10 +115,8 @@ impl Surroundings {
                 }
                 thread::sleep(INTERVAL);
             }
-        };
-        let thread = thread::Builder::new().name("world-surroundings".into());
-        thread.spawn(follow).context("a thread does not start")?;
-        Ok(())
+        });
+        thread.map(drop).context("a thread does not start")
     }
 
     /// Has hints sent, also if nothing has changed.
@@ -133,15 +125,11 @@ impl Surroundings {
     }
 
     /// Returns what no route may lead away, for a file; none before the names of the store were
-    /// resolved.
-    ///
-    /// # Errors
-    ///
-    /// When the kernel was not asked with success yet.
+    /// resolved. Fails if the kernel was not asked with success yet.
     pub(crate) fn protected(&self, declared: &File) -> Result<Option<Protected>> {
         let routes = declared.desired.routes.as_ref();
-        let hops = routes.iter().flat_map(|routes| routes.nexthops());
-        let hops = hops.flat_map(|hops| hops.as_slice());
+        let sets = routes.iter().flat_map(|routes| routes.nexthops());
+        let hops = sets.flat_map(|hops| hops.as_slice());
         self.lock().gateways = hops.filter_map(|hop| hop.via).collect();
         let looked = self.look();
         let known = self.lock();
@@ -150,27 +138,19 @@ impl Surroundings {
         };
         let Facts { own, tables, leads } = facts;
         // Of ours, those that the file declares: any other is collected.
-        let is_declared = |key: &RouteKey| {
-            let routes = routes.as_ref();
-            routes.is_some_and(|routes| routes.get(key).is_some())
-        };
-        let lead = |address: &IpAddr| {
-            let lead = leads.get(address);
-            lead.filter(|lead| !lead.is_ours || is_declared(&lead.key))
-        };
+        let leads: BTreeMap<&IpAddr, &Lead> =
+            leads.iter().filter(|(_, it)| !it.is_ours || is_declared(declared, &it.key)).collect();
         let mut protected = Protected::default().with_tables(tables.iter().copied());
         for (address, subnet) in own {
             protected = protected.with_own(*address, *subnet);
         }
         for address in store {
-            let lead = lead(address).map(|lead| lead.key.dst);
-            protected = protected.with_store(*address, lead);
+            protected = protected.with_store(*address, leads.get(address).map(|it| it.key.dst));
         }
-        let in_use = leads.keys().filter_map(lead);
-        let in_use = in_use.flat_map(|lead| &lead.gateways);
+        let in_use = leads.values().flat_map(|lead| &lead.gateways);
         for gateway in in_use.chain(&known.gateways) {
             // One that nothing else leads to is hidden by a route to itself alone.
-            let lead = lead(gateway).map_or(Prefix::host(*gateway), |lead| lead.key.dst);
+            let lead = leads.get(gateway).map_or(Prefix::host(*gateway), |lead| lead.key.dst);
             protected = protected.with_gateway(*gateway, lead);
         }
         Ok(Some(protected))
@@ -208,8 +188,7 @@ impl Surroundings {
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
-        // Nothing under the lock leaves it half done.
-        self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.known)
     }
 }
 
@@ -223,8 +202,7 @@ fn member(url: &str) -> Option<(String, u16)> {
         Some((host, port)) => (host, port.parse().ok()?),
         None => (authority, default),
     };
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    Some((host.to_owned(), port))
+    Some((host.trim_start_matches('[').trim_end_matches(']').to_owned(), port))
 }
 
 /// Resolves names. One that has no address now has none.

@@ -35,17 +35,19 @@ pub(crate) fn apply(
     };
     let is_converged = applied.is_converged_with(&report);
     let reported = output::report(common.format, &report, &applied);
-    let namespace = &agent.target().namespace;
-    let missing = report.devices().flat_map(|it| declared.all_missing(it, namespace));
+    let missing = report.devices().flat_map(|it| declared.all_missing(it, agent.namespace()));
     missing.for_each(output::note);
     if let Err(error) = &reported {
-        output::print_error(&unreported(error, verdict(&report)));
+        let verdict = match verdict(&report) {
+            Some(why) => format!("not converged: {why}"),
+            None => "converged".to_owned(),
+        };
+        output::print_error(&anyhow!(
+            "the pass ran ({verdict}), but its report is incomplete: {error:#}"
+        ));
     }
-    Ok(if is_converged && reported.is_ok() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(NOT_CONVERGED)
-    })
+    let is_done = is_converged && reported.is_ok();
+    Ok(ExitCode::from(if is_done { 0 } else { NOT_CONVERGED }))
 }
 
 /// Ends after a pass that could not run: with exit code 1 if files and commands changed nothing
@@ -60,10 +62,4 @@ fn failed(error: Error, applied: &Applied) -> Result<ExitCode> {
     })?;
     output::print_error(&error);
     Ok(ExitCode::from(NOT_CONVERGED))
-}
-
-/// Returns how the pass ended whose report could not be written.
-fn unreported(error: &Error, verdict: Option<String>) -> Error {
-    let verdict = verdict.map_or("converged".to_owned(), |why| format!("not converged: {why}"));
-    anyhow!("the pass ran ({verdict}), but its report is incomplete: {error:#}")
 }

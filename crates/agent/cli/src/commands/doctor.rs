@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
-use super::agent;
+use super::{agent, refuse_ip};
 use crate::Common;
 use crate::output::{self, Format};
 
@@ -14,15 +14,10 @@ use crate::output::{self, Format};
 const NOT_READY: u8 = 2;
 
 pub(crate) fn doctor(common: &Common, file: Option<&Path>) -> Result<ExitCode> {
-    if common.format == Format::Ip {
-        bail!("`doctor` prints no commands: --format is text or json here");
-    }
+    refuse_ip(common, "doctor")?;
     let found = agent(common)?.doctor(file, common.writers())?;
     output::print(|out| match common.format {
-        Format::Json => {
-            serde_json::to_writer(&mut *out, &found)?;
-            writeln!(out)
-        }
+        Format::Json => output::write_json(out, &found),
         _ => output::write_lines(out, found.to_string()),
     })?;
     Ok(ExitCode::from(if found.is_ready() { 0 } else { NOT_READY }))

@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use serde::Serialize;
 use trueup::graph::{EdgeKind, Snapshot};
-use trueup_agent::text::{VertexRecord, VertexState, file_name, vertex_line};
+use trueup_agent::text::{is_settled, vertex_line, vertex_name, vertex_record};
+use trueup_file::NodeRef;
 
-use super::why::FILE;
 use super::{agent, plan};
 use crate::Common;
 use crate::output::{self, Format};
@@ -21,65 +21,41 @@ pub(crate) fn graph(common: &Common, file: &Path) -> Result<ExitCode> {
     let agent = agent(common)?;
     let snapshot = agent.graph(&agent.read(file, common.writers())?)?;
     output::print(|out| match common.format {
-        Format::Json => {
-            serde_json::to_writer(&mut *out, &Record::of(&snapshot))?;
-            writeln!(out)
-        }
+        Format::Json => output::write_json(out, &record(&snapshot)),
         Format::Dot => output::write_lines(out, snapshot.to_dot()),
         Format::Svg => output::write_lines(out, snapshot.to_svg()),
         Format::Text | Format::Ip => {
-            for line in lines(&snapshot) {
-                writeln!(out, "{line}")?;
-            }
-            Ok(())
+            lines(&snapshot).iter().try_for_each(|line| writeln!(out, "{line}"))
         }
     })?;
-    let states = snapshot.vertices.iter().map(VertexState::of);
-    Ok(match states.into_iter().all(|it| it == VertexState::InPlace) {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::from(plan::PENDING),
-    })
+    let is_settled = snapshot.vertices.iter().all(is_settled);
+    Ok(ExitCode::from(if is_settled { 0 } else { plan::PENDING }))
 }
 
 /// Prints how a file, by its name or path, or a command stands, and what it runs after.
-pub(super) fn why(
-    common: &Common,
-    file: Option<&Path>,
-    sort: &str,
-    name: &str,
-) -> Result<ExitCode> {
+pub(super) fn why(common: &Common, file: Option<&Path>, of: &NodeRef) -> Result<ExitCode> {
+    let asked = of.to_string().replacen('.', " ", 1);
     let Some(file) = file else {
-        bail!("{sort} {name}: name the file that declares it with --file FILE");
+        bail!("{asked}: name the file that declares it with --file FILE");
     };
     let agent = agent(common)?;
     let declared = agent.read(file, common.writers())?;
-    let mut files = declared.file.files.iter().flatten();
-    let vertex = match sort {
-        FILE => files.find(|it| it.name == name || it.path == Path::new(name)).map(file_name),
-        _ => Some(format!("{sort}.{name}")),
-    };
     let snapshot = agent.graph(&declared)?;
-    let at = vertex.and_then(|it| snapshot.vertices.iter().position(|at| at.name == it));
-    let Some(at) = at else {
-        bail!("{sort} {name}: {} declares none of that name", file.display());
+    let name = vertex_name(&declared.file, of);
+    let mut vertices = snapshot.vertices.iter().enumerate();
+    let Some((at, vertex)) = vertices.find(|(_, it)| name.as_ref() == Some(&it.name)) else {
+        bail!("{asked}: {} declares none of that name", file.display());
     };
-    let parents = snapshot.edges.iter().filter(|(_, child, _)| *child == at);
-    output::print(|out| match common.format {
-        Format::Json => {
-            let record = VertexRecord::of(&snapshot.vertices[at]);
-            serde_json::to_writer(&mut *out, &record)?;
-            writeln!(out)
+    output::print(|out| {
+        if common.format == Format::Json {
+            return output::write_json(out, &vertex_record(vertex));
         }
-        _ => {
-            let line = vertex_line(&snapshot.vertices[at]);
-            writeln!(out, "{line}")?;
-            for (at_parent, _, kind) in parents {
-                let parent = vertex_line(&snapshot.vertices[*at_parent]);
-                let line = parent_line(&parent, *kind, snapshot.kinds(*at_parent, at));
-                writeln!(out, "{line}")?;
-            }
-            Ok(())
+        writeln!(out, "{}", vertex_line(vertex))?;
+        for (parent, _, kind) in snapshot.edges.iter().filter(|(_, child, _)| *child == at) {
+            let line = vertex_line(&snapshot.vertices[*parent]);
+            writeln!(out, "{}", parent_line(&line, *kind, snapshot.kinds(*parent, at)))?;
         }
+        Ok(())
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -108,12 +84,6 @@ fn lines(snapshot: &Snapshot) -> Vec<String> {
 }
 
 #[derive(Serialize)]
-struct Record<'a> {
-    vertices: Vec<VertexRecord>,
-    edges: Vec<Edge<'a>>,
-}
-
-#[derive(Serialize)]
 struct Edge<'a> {
     from: &'a str,
     to: &'a str,
@@ -124,20 +94,21 @@ struct Edge<'a> {
     holds_back: bool,
 }
 
-impl Record<'_> {
-    fn of(snapshot: &Snapshot) -> Record<'_> {
-        let name = |at: usize| snapshot.vertices[at].name.as_str();
-        let edges = snapshot.edges.iter();
-        let edges = edges.map(|(from, to, kind)| Edge {
-            from: name(*from),
-            to: name(*to),
-            kinds: snapshot.kinds(*from, *to),
-            refreshes: *kind >= EdgeKind::RefreshedByKinds,
-            holds_back: *kind != EdgeKind::AfterTried,
-        });
-        Record {
-            vertices: snapshot.vertices.iter().map(VertexRecord::of).collect(),
-            edges: edges.collect(),
-        }
+fn record(snapshot: &Snapshot) -> impl Serialize {
+    #[derive(Serialize)]
+    struct Record<V, E> {
+        vertices: Vec<V>,
+        edges: Vec<E>,
+    }
+    let edges = snapshot.edges.iter().map(|(from, to, kind)| Edge {
+        from: &snapshot.vertices[*from].name,
+        to: &snapshot.vertices[*to].name,
+        kinds: snapshot.kinds(*from, *to),
+        refreshes: *kind >= EdgeKind::RefreshedByKinds,
+        holds_back: *kind != EdgeKind::AfterTried,
+    });
+    Record {
+        vertices: snapshot.vertices.iter().map(vertex_record).collect(),
+        edges: edges.collect(),
     }
 }

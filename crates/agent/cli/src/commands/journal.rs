@@ -1,7 +1,7 @@
 //! `trueup journal`: checks, prints and repairs journals.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -9,10 +9,11 @@ use anyhow::{Context as _, Error, Result, bail};
 use serde::Serialize;
 use trueup::journal::{self, Counts, Repaired};
 
-use crate::output::{self, Format, LossyPath};
 use trueup_agent::journals::{EXTENSION, directories, existing};
 
+use super::refuse_ip;
 use crate::Common;
+use crate::output::{self, Format, LossyPath};
 
 /// The task.
 #[derive(clap::Subcommand)]
@@ -55,9 +56,7 @@ const FAILED: u8 = 1;
 
 pub(crate) fn journal(common: &Common, task: &Task) -> Result<ExitCode> {
     let (Task::Check(files) | Task::Export(files) | Task::Repair { files, .. }) = task;
-    if common.format == Format::Ip {
-        bail!("`journal` prints no commands: --format is text or json here");
-    }
+    refuse_ip(common, "journal")?;
     if matches!(task, Task::Repair { accept_loss: true, .. }) && files.files.is_empty() {
         bail!(
             "--accept-loss gives records up, and so wants the journals to be named: \
@@ -107,11 +106,11 @@ fn chosen(common: &Common, named: &[PathBuf]) -> Vec<Result<PathBuf>> {
         }
     }
     if chosen.is_empty() && !read.is_empty() {
-        let directories = read.iter().map(|path| path.display().to_string());
-        let directories = directories.collect::<Vec<_>>().join(" or ");
+        let read: Vec<String> = read.iter().map(|path| path.display().to_string()).collect();
         output::note(format_args!(
-            "there is no journal in {directories}, which is in order: no pass had anything to \
-             record there. Objects that bear the marker in the kernel are ours without a journal"
+            "there is no journal in {}, which is in order: no pass had anything to \
+             record there. Objects that bear the marker in the kernel are ours without a journal",
+            read.join(" or ")
         ));
     }
     chosen
@@ -119,9 +118,8 @@ fn chosen(common: &Common, named: &[PathBuf]) -> Vec<Result<PathBuf>> {
 
 /// Returns true if the caller may search a directory and not list it.
 fn is_unlisted(directory: &Path, error: &Error) -> bool {
-    let error = error.downcast_ref::<io::Error>();
-    let is_permission = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
-    error.is_some_and(is_permission) && fs::metadata(directory.join(".")).is_ok()
+    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+    kind == Some(io::ErrorKind::PermissionDenied) && fs::metadata(directory.join(".")).is_ok()
 }
 
 #[expect(clippy::disallowed_methods, reason = "names alone, of a state directory of ours")]
@@ -147,42 +145,43 @@ struct CheckRecord<'a> {
     #[serde(flatten)]
     records: Option<Counts>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    problem: Option<String>,
+    problem: Option<&'a str>,
 }
 
 fn check(format: Format, file: &Path) -> Result<u8> {
-    let (records, problem) = match journal::check(file) {
+    let (counts, problem) = match journal::check(file) {
         Ok(counts) => (Some(counts), None),
         Err(error) if error.is_damaged() => (None, Some(error.to_string())),
         Err(error) => return Err(about(file, error)),
     };
-    let code = if records.is_some() { 0 } else { DAMAGED };
-    output::print(|out| match format {
-        Format::Json => line(
+    output::print(|out| match (format, counts, &problem) {
+        (Format::Json, ..) => output::write_json(
             out,
-            &CheckRecord { file: LossyPath(file), whole: records.is_some(), records, problem },
+            &CheckRecord {
+                file: LossyPath(file),
+                whole: counts.is_some(),
+                records: counts,
+                problem: problem.as_deref(),
+            },
         ),
-        _ => match (records, problem) {
-            (Some(records), _) => {
-                writeln!(out, "{}: whole, {}", file.display(), record_counts(&records))
-            }
-            (None, problem) => {
-                let problem = problem.unwrap_or_default();
-                writeln!(out, "{}: {problem}", file.display())
-            }
-        },
+        (_, Some(counts), _) => {
+            writeln!(out, "{}: whole, {}", file.display(), count_words(counts))
+        }
+        (_, None, problem) => {
+            writeln!(out, "{}: {}", file.display(), problem.as_deref().unwrap_or_default())
+        }
     })?;
-    Ok(code)
+    Ok(if problem.is_none() { 0 } else { DAMAGED })
 }
 
-fn record_counts(records: &Counts) -> String {
+fn count_words(counts: Counts) -> String {
     [
-        (records.owned, "owned", "owned"),
-        (records.intents, "open intent", "open intents"),
-        (records.operations, "operation", "operations"),
-        (records.keys, "key", "keys"),
-        (records.nonces, "spent nonce", "spent nonces"),
-        (records.backoffs, "backoff", "backoffs"),
+        (counts.owned, "owned", "owned"),
+        (counts.intents, "open intent", "open intents"),
+        (counts.operations, "operation", "operations"),
+        (counts.keys, "key", "keys"),
+        (counts.nonces, "spent nonce", "spent nonces"),
+        (counts.backoffs, "backoff", "backoffs"),
     ]
     .map(|(number, one, many)| format!("{number} {}", if number == 1 { one } else { many }))
     .join(", ")
@@ -228,37 +227,26 @@ fn repair(format: Format, file: &Path, accept_loss: bool) -> Result<u8> {
         Repaired::Reduced { damaged } => (Some("what could not be read"), Some(damaged)),
         Repaired::Emptied { damaged } => (Some("everything"), Some(damaged)),
     };
-    let is_lost = lost.is_some();
-    let lost = lost.unwrap_or("nothing");
+    let what = lost.unwrap_or("nothing");
     output::print(|out| match (format, kept) {
-        (Format::Json, kept) => line(
-            out,
-            &RepairRecord {
-                file: LossyPath(file),
-                lost,
-                kept: kept.map(|kept| LossyPath(kept.as_path())),
-            },
-        ),
-        (_, None) => writeln!(out, "{}: whole, nothing to repair", file.display()),
+        (Format::Json, kept) => {
+            let kept = kept.map(|kept| LossyPath(kept.as_path()));
+            output::write_json(out, &RepairRecord { file: LossyPath(file), lost: what, kept })
+        }
+        (_, None) => writeln!(out, "{shown}: whole, nothing to repair"),
         (_, Some(kept)) => writeln!(
             out,
-            "{}: repaired, {lost} of what was remembered is lost. The damaged file is kept as {}",
-            file.display(),
+            "{shown}: repaired, {what} of what was remembered is lost. The damaged file is kept as {}",
             kept.display()
         ),
     })?;
-    if is_lost {
+    if lost.is_some() {
         output::note(
             "objects that bear no marker, such as links, may count as foreign now: delete them by \
              hand",
         );
     }
     Ok(0)
-}
-
-fn line(out: &mut dyn Write, record: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, record)?;
-    writeln!(out)
 }
 
 /// Adds the file and the remedy to an error.

@@ -7,12 +7,12 @@ use anyhow::{Result, bail};
 use trueup_agent::Authored;
 use trueup_file as file;
 
-use super::target;
+use super::agent;
 use crate::Common;
 use crate::output::{self, Format};
 
 pub(crate) fn observe(common: &Common, is_portable: bool) -> Result<ExitCode> {
-    let shown = Authored::read(&target(common)?.namespace, is_portable)?;
+    let shown = Authored::read(agent(common)?.namespace(), is_portable)?;
     for doubt in &shown.incomplete {
         output::note(format_args!("the state is incomplete: {doubt}"));
     }

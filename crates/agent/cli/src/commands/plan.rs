@@ -18,7 +18,7 @@ pub(crate) fn plan(common: &Common, file: &Path) -> Result<ExitCode> {
     let plan = agent.plan(&declared)?;
     output::plan(common.format, &plan)?;
     let network = &plan.network;
-    let missing = declared.all_missing(&network.plan.devices, &agent.target().namespace);
+    let missing = declared.all_missing(&network.plan.devices, agent.namespace());
     missing.iter().for_each(output::note);
     network.doubts.iter().for_each(output::note);
     if plan.is_converged() {

@@ -13,8 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use trueup::driver::{self, Budget};
-use trueup_agent::is_stdin;
-use trueup_agent::{Address, Config, Handle};
+use trueup_agent::{Address, Config, Handle, is_stdin};
 
 use self::printer::Printer;
 use self::screen::Screen;
@@ -60,12 +59,11 @@ impl FromStr for Limit {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Limit, String> {
-        let number = |text: &str| {
-            let number = text.parse::<NonZeroU32>();
-            number.map_err(|_| "write a number from 1, such as 100, or two, 100:500".to_owned())
-        };
         let (rate, burst) = text.split_once(':').unwrap_or((text, text));
-        Ok(Limit { rate: number(rate)?, burst: number(burst)? })
+        match (rate.parse(), burst.parse()) {
+            (Ok(rate), Ok(burst)) => Ok(Limit { rate, burst }),
+            _ => Err("write a number from 1, such as 100, or two, 100:500".to_owned()),
+        }
     }
 }
 
@@ -122,9 +120,8 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
     printer.set_handle(&handle);
     let screen = open_screen(common.format, &printer, &handle)?;
     signals.spawn(handle.clone(), screen.as_ref().map(Screen::waker))?;
-    let running = watch.start()?;
     printer.watch_reader()?;
-    let ended = running.wait();
+    let ended = watch.run();
     let verdict = screen.as_ref().and_then(|_| printer.verdict());
     drop(screen);
     if let Some(verdict) = verdict {
@@ -140,9 +137,10 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
 
 /// Returns the title of the view.
 fn title(path: &Path, common: &Common) -> String {
-    let netns = common.netns.as_ref();
-    let netns = netns.map_or_else(String::new, |netns| format!("   netns {netns}"));
-    format!("trueup watch {}{netns}", path.display())
+    match &common.netns {
+        Some(netns) => format!("trueup watch {}   netns {netns}", path.display()),
+        None => format!("trueup watch {}", path.display()),
+    }
 }
 
 /// Opens the screen if the standard output is a terminal and the format is text.

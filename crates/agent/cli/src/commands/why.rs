@@ -13,14 +13,12 @@ use trueup::Options;
 use trueup::net::{Family, IpNetwork, Prefix};
 use trueup::rtnl::Query;
 use trueup::world::Accepted;
-use trueup_file::TableNames;
+use trueup_agent::{Agent, Declared};
+use trueup_file::{NodeRef, TableNames};
 
-use trueup_agent::Declared;
-use trueup_agent::Target;
-
-use super::agent;
+use super::{agent, refuse_ip};
 use crate::Common;
-use crate::output::{self, Format};
+use crate::output;
 
 /// The arguments of `why`.
 #[derive(clap::Args)]
@@ -45,15 +43,12 @@ pub(crate) struct Why {
     inet6: bool,
 }
 
-/// The word for a file of a `[[file]]`.
-pub(super) const FILE: &str = "file";
-
 pub(crate) fn why(common: &Common, asked: &Why) -> Result<ExitCode> {
-    if common.format == Format::Ip {
-        bail!("`why` prints no commands: --format is text or json here");
-    }
-    if let [sort @ (FILE | "exec"), name] = words(&asked.words)[..] {
-        return super::graph::why(common, asked.file.as_deref(), sort, name);
+    refuse_ip(common, "why")?;
+    if let [sort, name] = &asked.words[..]
+        && let Some(vertex) = vertex(sort, name)
+    {
+        return super::graph::why(common, asked.file.as_deref(), &vertex);
     }
     let family = match (asked.inet, asked.inet6) {
         (true, _) => Some(Family::Inet),
@@ -73,19 +68,18 @@ pub(crate) fn why(common: &Common, asked: &Why) -> Result<ExitCode> {
     };
     let all = trueup_agent::Options { network: options.clone(), ..Default::default() };
     let (explained, accepted) = agent.why(declared.as_ref(), &all, &query)?;
-    let place_of = |position| {
-        let Declared { name, file, .. } = declared.as_ref()?;
-        Some((name.as_str(), file.locations.at(query.kind(), position)?))
-    };
     let context = output::WhyContext {
         asked: &asked.words.join(" "),
         kind: query.kind(),
         marker: options.protocol(),
         has_file: declared.is_some(),
-        place: &place_of,
+        place: &|position| {
+            let Declared { name, file, .. } = declared.as_ref()?;
+            Some((name.as_str(), file.locations.at(query.kind(), position)?))
+        },
         collected: &collected(accepted.as_ref(), &query),
         contests: &match (&declared, &query) {
-            (Some(declared), Query::Route { dst, .. }) => contests(declared, agent.target(), *dst),
+            (Some(declared), Query::Route { dst, .. }) => contests(declared, &agent, *dst),
             _ => Vec::new(),
         },
     };
@@ -99,8 +93,12 @@ pub(crate) fn why(common: &Common, asked: &Why) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn words(words: &[String]) -> Vec<&str> {
-    words.iter().map(String::as_str).collect()
+fn vertex(sort: &str, name: &str) -> Option<NodeRef> {
+    match sort {
+        "file" => Some(NodeRef::File(name.to_owned())),
+        "exec" => Some(NodeRef::Exec(name.to_owned())),
+        _ => None,
+    }
 }
 
 /// Returns what other hosts export to the destination that is asked about, and to parts of that.
@@ -115,8 +113,8 @@ fn collected(accepted: Option<&Accepted>, query: &Query) -> Vec<output::Collecte
 
 /// Returns in words what is the matter with this host's exports of a destination: which host takes
 /// it, or a part of it. If that cannot be known, a note says so.
-fn contests(declared: &Declared, target: &Target, dst: Prefix) -> Vec<String> {
-    let (contests, ungranted) = match declared.contests(target) {
+fn contests(declared: &Declared, agent: &Agent, dst: Prefix) -> Vec<String> {
+    let (contests, ungranted) = match agent.contests(declared) {
         Ok(found) => found,
         Err(error) => {
             let why = output::with_causes(&error);
@@ -127,10 +125,10 @@ fn contests(declared: &Declared, target: &Target, dst: Prefix) -> Vec<String> {
         }
     };
     let concerned = contests.iter().filter(|it| it.dst == dst || it.other.0 == dst);
-    let concerned = concerned.map(ToString::to_string);
+    let mut words: Vec<String> = concerned.map(ToString::to_string).collect();
     let of_dst = format!("{dst}, ");
-    let ungranted = ungranted.into_iter().filter(|it| it.starts_with(&of_dst));
-    concerned.chain(ungranted).collect()
+    words.extend(ungranted.into_iter().filter(|it| it.starts_with(&of_dst)));
+    words
 }
 
 const LINK: &str = "link NAME";
@@ -151,25 +149,25 @@ fn query(words: &[String], family: Option<Family>, tables: &TableNames) -> Resul
     };
     parsed(words, family, tables).map_err(|error| {
         let text = error.to_string();
-        match usage.is_empty() || text.contains("write `") {
-            true => error,
-            false => anyhow!("{text}: write `{usage}`"),
+        if usage.is_empty() || text.contains("write `") {
+            error
+        } else {
+            anyhow!("{text}: write `{usage}`")
         }
     })
 }
 
 fn parsed(words: &[String], family: Option<Family>, tables: &TableNames) -> Result<Query> {
-    let (kind, words) = words.split_first().map_or(("", words), |(kind, words)| (kind, words));
-    let words = |usage| Words { rest: words.iter(), usage };
+    let (kind, rest) = words.split_first().map_or(("", words), |(kind, rest)| (kind, rest));
     Ok(match kind {
         "link" => {
-            let mut words = words(LINK);
+            let mut words = Words { rest: rest.iter(), usage: LINK };
             let name = words.after(&["dev"])?;
             let [] = words.options([])?;
             Query::Link { name: read(name)? }
         }
         "address" | "addr" => {
-            let mut words = words(ADDRESS);
+            let mut words = Words { rest: rest.iter(), usage: ADDRESS };
             let (address, len) = match words.next()? {
                 text if text.contains('/') => {
                     let network: IpNetwork = read(text)?;
@@ -179,19 +177,17 @@ fn parsed(words: &[String], family: Option<Family>, tables: &TableNames) -> Resu
             };
             agree(family, address)?;
             let [dev] = words.options(["dev"])?;
-            let dev = dev.map(read).transpose()?;
-            Query::Address { address, len, dev }
+            Query::Address { address, len, dev: dev.map(read).transpose()? }
         }
         "neighbour" | "neighbor" | "neigh" => {
-            let mut words = words(NEIGHBOUR);
+            let mut words = Words { rest: rest.iter(), usage: NEIGHBOUR };
             let dst = read(words.next()?)?;
             agree(family, dst)?;
             let [dev] = words.options(["dev"])?;
-            let dev = dev.map(read).transpose()?;
-            Query::Neighbour { dst, dev }
+            Query::Neighbour { dst, dev: dev.map(read).transpose()? }
         }
         "route" => {
-            let mut words = words(ROUTE);
+            let mut words = Words { rest: rest.iter(), usage: ROUTE };
             let dst = match words.next()? {
                 "default" => Prefix::default_route(family.unwrap_or(Family::Inet)),
                 text if text.contains('/') => read(text)?,
@@ -199,16 +195,18 @@ fn parsed(words: &[String], family: Option<Family>, tables: &TableNames) -> Resu
             };
             agree(family, dst.address())?;
             let [table, metric, tos] = words.options(["table", "metric", "tos"])?;
-            let named = |text| tables.number(text).map_or_else(|| number(text), Ok);
             Query::Route {
                 dst,
-                table: table.map(named).transpose()?,
+                table: match table {
+                    Some(text) => Some(tables.number(text).map_or_else(|| number(text), Ok)?),
+                    None => None,
+                },
                 metric: metric.map(number).transpose()?,
                 tos: tos.map(number).transpose()?,
             }
         }
         "rule" => {
-            let mut words = words(RULE);
+            let mut words = Words { rest: rest.iter(), usage: RULE };
             let priority = number(words.after(&["priority", "pref"])?)?;
             let [] = words.options([])?;
             Query::Rule { priority, family }
@@ -261,11 +259,11 @@ fn read<T: FromStr<Err: Display>>(text: &str) -> Result<T> {
 
 /// A number, in hex if it begins with `0x`, as it is printed.
 fn number<T: TryFrom<u32>>(text: &str) -> Result<T> {
-    let number = match text.strip_prefix("0x") {
+    let read = match text.strip_prefix("0x") {
         Some(hex) => u32::from_str_radix(hex, 16),
         None => text.parse(),
     };
-    let number = number.ok().and_then(|number| T::try_from(number).ok());
+    let number = read.ok().and_then(|number| T::try_from(number).ok());
     number.ok_or_else(|| anyhow!("`{text}` is no number that fits there"))
 }
 
@@ -287,10 +285,15 @@ mod tests {
 
     #[test]
     fn the_words_are_those_of_ip() {
-        let route = |text, family| match asked(text, family).unwrap() {
-            Query::Route { dst, table, metric, tos } => (dst.to_string(), table, metric, tos),
-            other => panic!("{other:?}"),
-        };
+        fn route(
+            text: &str,
+            family: Option<Family>,
+        ) -> (String, Option<u32>, Option<u32>, Option<u8>) {
+            match asked(text, family).unwrap() {
+                Query::Route { dst, table, metric, tos } => (dst.to_string(), table, metric, tos),
+                other => panic!("{other:?}"),
+            }
+        }
         let whole = route("route 10.2.0.0/16 tos 0x10 table main metric 7", None);
         assert_eq!(whole, ("10.2.0.0/16".into(), Some(254), Some(7), Some(16)));
         let inet6 = Some(Family::Inet6);

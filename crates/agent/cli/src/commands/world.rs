@@ -27,7 +27,7 @@ use trueup_agent::Declared;
 use trueup_agent::exchange::{Collection, Use, open, read_grants};
 use trueup_agent::journals::StateFile;
 
-use super::{agent, target};
+use super::agent;
 use crate::Common;
 use crate::output::{self, Format};
 
@@ -222,10 +222,10 @@ impl Store {
     /// Reads the file, and opens the store as its host.
     fn open(&self, common: &Common, with: Use) -> Result<Opened> {
         let (declared, named) = self.read(common)?;
-        let target = target(common)?;
-        let state = target.require_state(&declared.options)?;
+        let agent = agent(common)?;
+        let state = agent.state_file(&declared.options)?;
         let world = open(&named, state.directory(), with)?;
-        Ok(Opened { declared, named, state, world, namespace: target.namespace })
+        Ok(Opened { declared, named, state, world, namespace: agent.namespace().clone() })
     }
 }
 
@@ -242,10 +242,7 @@ impl Exports {
 /// Prints a record: as text, or as a line of JSON.
 fn print(format: Format, record: &(impl Serialize + ToString)) -> Result<bool> {
     output::print_to_reader(|out| match format {
-        Format::Json => {
-            serde_json::to_writer(&mut *out, record)?;
-            writeln!(out)
-        }
+        Format::Json => output::write_json(out, record),
         _ => writeln!(out, "{}", record.to_string()),
     })
 }

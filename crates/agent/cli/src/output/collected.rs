@@ -24,17 +24,20 @@ pub(crate) struct Collected {
 impl Collected {
     /// Returns all of them, those that are taken first.
     pub(crate) fn all(accepted: &Accepted) -> Vec<Collected> {
-        let taken = accepted.routes.values();
-        let taken = taken.map(|(route, origin)| {
+        let taken = accepted.routes.values().map(|(route, origin)| {
             let overlaps = &mut accepted.overlaps.iter();
             let inner = (route.dst, origin);
             let overlap = overlaps.find(|it| (it.inner.0, &it.inner.1) == inner);
             Collected::new(origin, Some(route.dst), None, overlap)
         });
-        let refused = accepted.refused.iter();
-        let refused =
-            refused.map(|it| Collected::new(&it.origin, it.dst, Some(it.reason.clone()), None));
-        taken.chain(refused).collect()
+        let mut all: Vec<_> = taken.collect();
+        all.extend(
+            accepted
+                .refused
+                .iter()
+                .map(|it| Collected::new(&it.origin, it.dst, Some(it.reason.clone()), None)),
+        );
+        all
     }
 
     fn new(

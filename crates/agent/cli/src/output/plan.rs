@@ -7,26 +7,16 @@ use serde::ser::{Serialize, SerializeSeq as _, SerializeStruct as _, Serializer}
 use trueup::net;
 use trueup::net::render::{OpRecord as NetworkRecord, snapshot_hash};
 use trueup::net::{Action, Kind};
-use trueup_agent::Plan;
-use trueup_agent::text::unfinished;
-use trueup_agent::text::with_causes;
-use trueup_agent::text::{VertexRecord, unsettled_lines};
-use trueup_agent::{ConflictRecord, OpRecord, OpText, PassReport};
+use trueup_agent::text::{planned_op, unfinished, unsettled_lines, vertex_record};
+use trueup_agent::{ConflictRecord, OpText, PassReport, Plan};
 
-use super::{Format, List, count, print, write_lines};
+use super::{Format, List, count, print, with_causes, write_json, write_lines};
 
-/// Prints what a run would do.
-///
-/// # Errors
-///
-/// When the standard output cannot be written to.
+/// Prints what a run would do. Fails if the standard output cannot be written to.
 pub(crate) fn plan(format: Format, plan: &Plan) -> Result<()> {
     print(|out| match format {
         Format::Text => text(out, plan),
-        Format::Json => {
-            serde_json::to_writer(&mut *out, &Record(plan))?;
-            writeln!(out)
-        }
+        Format::Json => write_json(out, &Record(plan)),
         _ => {
             let mut written = Ok(());
             settings(plan, &mut |set| {
@@ -43,7 +33,7 @@ pub(crate) fn plan(format: Format, plan: &Plan) -> Result<()> {
 
 /// Calls `visit` for each op of settings.
 fn settings(plan: &Plan, visit: &mut dyn FnMut(&dyn OpText)) {
-    plan.settings.iter().for_each(|(_, report)| report.ops(visit));
+    plan.settings.iter().for_each(|report| report.ops(visit));
 }
 
 /// Returns a line for each file and command that is not in place.
@@ -54,11 +44,11 @@ fn beside(plan: &Plan) -> Vec<String> {
 /// Returns the lines of the sections that users' crates have added.
 fn sections(plan: &Plan) -> Vec<String> {
     let mut lines = Vec::new();
-    for (part, report) in &plan.sections {
+    for (name, report) in &plan.sections {
         match report {
             Ok(report) => lines.extend(planned(&**report)),
             Err(error) => {
-                let (name, why) = (part.name(), with_causes(error));
+                let why = with_causes(error);
                 lines.push(format!("! {name}   (the pass could not run: {why})"));
             }
         }
@@ -111,25 +101,28 @@ fn text(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
 
 fn counts(plan: &Plan) -> String {
     let network = &plan.network.plan;
-    let (mut due, mut absent) = ([0; 3], 0);
+    let (mut create, mut change, mut delete, mut held, mut absent) = (0, 0, 0, 0, 0);
     let mut note = |op: &dyn OpText| match (is_due(op), op.action()) {
         (false, _) => absent += 1,
-        (true, "create") => due[0] += 1,
-        (true, "delete") => due[2] += 1,
-        (true, _) => due[1] += 1,
+        (true, "create") => create += 1,
+        (true, "delete") => delete += 1,
+        (true, _) => change += 1,
     };
     settings(plan, &mut note);
     plan.sections.iter().flat_map(|(_, it)| it).for_each(|report| report.ops(&mut note));
-    let of = |action| {
-        let due = |op: &&net::Op| op.action == action && op.hold.is_none();
-        network.ops.iter().filter(due).count()
-    };
+    for op in &network.ops {
+        match op.action {
+            _ if op.hold.is_some() => held += 1,
+            Action::Create => create += 1,
+            Action::Update => change += 1,
+            Action::Delete => delete += 1,
+        }
+    }
     let mut parts = vec![
-        format!("{} to create", of(Action::Create) + due[0]),
-        format!("{} to change", of(Action::Update) + due[1]),
-        format!("{} to delete", of(Action::Delete) + due[2]),
+        format!("{create} to create"),
+        format!("{change} to change"),
+        format!("{delete} to delete"),
     ];
-    let held = network.ops.iter().filter(|op| op.hold.is_some()).count();
     if held > 0 {
         parts.push(format!("{held} held"));
     }
@@ -156,7 +149,7 @@ impl Serialize for Ops<'_> {
         let mut written = Ok(());
         let mut write = |op: &dyn OpText, out: &mut S::SerializeSeq| {
             if written.is_ok() {
-                written = out.serialize_element(&OpRecord::planned(op));
+                written = out.serialize_element(&planned_op(op));
             }
         };
         settings(self.0, &mut |op| write(op, &mut out));
@@ -188,22 +181,19 @@ impl Serialize for Record<'_> {
         let len = 5 + usize::from(self.0.snapshot.is_some());
         let mut out = serializer.serialize_struct("Plan", len)?;
         out.serialize_field("ops", &Ops(self.0))?;
-        let conflict = |it| ConflictRecord::from(net::render::ConflictRecord::new(it, devices));
-        let conflicts = || conflicts.iter().map(conflict);
+        let conflicts = conflicts
+            .iter()
+            .map(|it| ConflictRecord::from(net::render::ConflictRecord::new(it, devices)));
         out.serialize_field("conflicts", &List(conflicts))?;
-        let adopted = || {
-            adopted
-                .iter()
-                .map(|object| AdoptedRecord { kind: object.kind(), object: object.spec(devices) })
-        };
+        let adopted = adopted
+            .iter()
+            .map(|object| AdoptedRecord { kind: object.kind(), object: object.spec(devices) });
         out.serialize_field("adopted", &List(adopted))?;
-        let notices = || notices.iter().map(|notice| notice.text(devices));
-        out.serialize_field("notices", &List(notices))?;
+        out.serialize_field("notices", &List(notices.iter().map(|it| it.text(devices))))?;
         let snapshot = snapshot_hash(&network.observed).to_string();
         out.serialize_field("snapshot", &snapshot)?;
         if let Some(snapshot) = &self.0.snapshot {
-            let vertices = || snapshot.vertices.iter().map(VertexRecord::of);
-            out.serialize_field("vertices", &List(vertices))?;
+            out.serialize_field("vertices", &List(snapshot.vertices.iter().map(vertex_record)))?;
         }
         out.end()
     }

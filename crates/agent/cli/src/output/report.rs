@@ -5,19 +5,14 @@ use std::io::{self, Write};
 use anyhow::Result;
 use serde::ser::{Serialize, SerializeStruct as _, Serializer};
 use trueup::reconcile::Outcome;
-use trueup_agent::News;
-use trueup_agent::PassReport as _;
-use trueup_agent::text::{Ops, Ownership, changes, is_applied, unfinished, verdict};
-use trueup_agent::text::{VertexRecord, unsettled_lines};
-use trueup_agent::{Applied, RunReport};
+use trueup_agent::text::{
+    changes, ops, ownership, unfinished, unsettled_lines, verdict, vertex_record,
+};
+use trueup_agent::{Applied, PassReport as _, RunReport};
 
-use super::{Format, Lines, List, print, write_lines};
+use super::{Format, Lines, List, print, write_json, write_lines};
 
-/// Prints the report of a run.
-///
-/// # Errors
-///
-/// When the standard output cannot be written to.
+/// Prints the report of a run. Fails if the standard output cannot be written to.
 pub(crate) fn report(format: Format, report: &RunReport, applied: &Applied) -> Result<()> {
     print(|out| match format {
         Format::Text => {
@@ -26,10 +21,7 @@ pub(crate) fn report(format: Format, report: &RunReport, applied: &Applied) -> R
             }
             text_of_the_rest(out, report, applied)
         }
-        Format::Json => {
-            serde_json::to_writer(&mut *out, &Record(report, applied))?;
-            writeln!(out)
-        }
+        Format::Json => write_json(out, &Record(report, applied)),
         _ => batch(out, report, applied),
     })
 }
@@ -39,16 +31,11 @@ fn text_of_the_rest(out: &mut dyn Write, report: &RunReport, applied: &Applied) 
     for line in unfinished(report).iter().chain(&unsettled) {
         writeln!(out, "{line}")?;
     }
-    let verdict: Vec<String> = verdict(report).into_iter().chain(applied.verdict()).collect();
-    let verdict = (!verdict.is_empty()).then(|| verdict.join("; "));
-    write_verdict(out, verdict.as_deref())
+    let why_not: Vec<String> = verdict(report).into_iter().chain(applied.verdict()).collect();
+    write_verdict(out, (!why_not.is_empty()).then(|| why_not.join("; ")).as_deref())
 }
 
-/// Writes whether the state is converged, and why it is not.
-///
-/// # Errors
-///
-/// When it cannot be written.
+/// Writes whether the state is converged, and why it is not. Fails if it cannot be written.
 pub(crate) fn write_verdict(out: &mut dyn Write, why_not: Option<&str>) -> io::Result<()> {
     match why_not {
         None => writeln!(out, "converged"),
@@ -81,16 +68,6 @@ fn batch(out: &mut dyn Write, report: &RunReport, applied: &Applied) -> io::Resu
 /// The report as JSON, built while it is written: it may have a million ops.
 struct Record<'a>(&'a RunReport, &'a Applied);
 
-/// Writes what is new in a report of `watch`, as text.
-///
-/// # Errors
-///
-/// When it cannot be written.
-pub(crate) fn write_news(out: &mut dyn Write, news: &News<'_>) -> io::Result<()> {
-    changes(news.report).iter().try_for_each(|change| writeln!(out, "{change}"))?;
-    news.changes.lines().try_for_each(|line| writeln!(out, "{line}"))
-}
-
 impl Serialize for Record<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Record(report, applied) = *self;
@@ -98,19 +75,16 @@ impl Serialize for Record<'_> {
         let len = 9 + usize::from(vertices.is_some());
         let mut out = serializer.serialize_struct("Report", len)?;
         out.serialize_field("converged", &applied.is_converged_with(report))?;
-        out.serialize_field("applied", &Ops(report, is_applied))?;
-        let is_failed = |outcome| matches!(outcome, Outcome::Failed(_));
-        out.serialize_field("failed", &Ops(report, is_failed))?;
-        let is_declined = |outcome| matches!(outcome, Outcome::Declined(_));
-        out.serialize_field("declined", &Ops(report, is_declined))?;
-        out.serialize_field("pending", &Ops(report, |outcome| outcome == Outcome::Pending(())))?;
+        out.serialize_field("applied", &ops(report, |it| it == Outcome::Applied))?;
+        out.serialize_field("failed", &ops(report, |it| matches!(it, Outcome::Failed(_))))?;
+        out.serialize_field("declined", &ops(report, |it| matches!(it, Outcome::Declined(_))))?;
+        out.serialize_field("pending", &ops(report, |it| it == Outcome::Pending(())))?;
         out.serialize_field("conflicts", &report.conflicts())?;
-        out.serialize_field("ownership", &Ownership(report, true))?;
+        out.serialize_field("ownership", &ownership(report, true))?;
         out.serialize_field("notices", &report.notices())?;
         out.serialize_field("errors", &report.errors())?;
         if let Some(vertices) = vertices {
-            let vertices = || vertices.iter().map(VertexRecord::of);
-            out.serialize_field("vertices", &List(vertices))?;
+            out.serialize_field("vertices", &List(vertices.iter().map(vertex_record)))?;
         }
         out.end()
     }

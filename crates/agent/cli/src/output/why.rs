@@ -12,7 +12,7 @@ use trueup_file::Location;
 
 use self::record::Records;
 use self::words::{nothing_words, origin_words, title, whose_words};
-use super::{Collected, Format, print};
+use super::{Collected, Format, print, write_json};
 
 /// What the output says besides the explanation.
 pub(crate) struct WhyContext<'a> {
@@ -32,11 +32,7 @@ pub(crate) struct WhyContext<'a> {
     pub(crate) contests: &'a [String],
 }
 
-/// Prints the explanation.
-///
-/// # Errors
-///
-/// When the standard output cannot be written to.
+/// Prints the explanation. Fails if the standard output cannot be written to.
 pub(crate) fn why(
     format: Format,
     context: &WhyContext<'_>,
@@ -44,10 +40,7 @@ pub(crate) fn why(
 ) -> Result<()> {
     let Explanation { objects, devices, .. } = explanation;
     print(|out| match format {
-        Format::Json => {
-            serde_json::to_writer(&mut *out, &Records::new(explanation, context))?;
-            writeln!(out)
-        }
+        Format::Json => write_json(out, &Records::new(explanation, context)),
         Format::Text if objects.is_empty() => {
             let declared = if context.has_file { ", not declared" } else { "" };
             writeln!(out, "{}: not in the kernel{declared}, and not in the ledger", context.asked)?;
@@ -66,10 +59,8 @@ pub(crate) fn why(
 }
 
 fn exported(out: &mut dyn Write, context: &WhyContext<'_>) -> io::Result<()> {
-    let mut lines = context.collected.iter();
-    lines.try_for_each(|it| writeln!(out, "  {}", it))?;
-    let mut lines = context.contests.iter();
-    lines.try_for_each(|it| writeln!(out, "  {}", it))
+    context.collected.iter().try_for_each(|it| writeln!(out, "  {it}"))?;
+    context.contests.iter().try_for_each(|it| writeln!(out, "  {it}"))
 }
 
 fn text(
@@ -101,8 +92,10 @@ fn text(
     }
     match desired {
         Some((position, object)) => {
-            let place = (context.place)(*position);
-            let place = place.map_or_else(String::new, |(name, place)| format!("{name}:{place}: "));
+            let place = match (context.place)(*position) {
+                Some((name, place)) => format!("{name}:{place}: "),
+                None => String::new(),
+            };
             writeln!(out, "  declared: {place}{}", object.spec(devices))?;
         }
         None => writeln!(out, "  declared: nothing")?,

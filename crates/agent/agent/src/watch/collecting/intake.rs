@@ -1,7 +1,6 @@
 //! Takes in what is collected: what of it may be taken on this host, and what is known of it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use trueup_file::File;
@@ -9,9 +8,11 @@ use trueup_net::{IfName, Route, RouteKey};
 use trueup_world::{Holdings, Knowledge};
 
 use super::{Collecting, Collection, has_collections};
+use crate::lock;
+use crate::status::count;
 use crate::watch::contested::contested;
-use crate::words::count;
-use crate::world::{Probation, Retained};
+use crate::watch::world_status::and_others;
+use crate::world::Retained;
 
 impl Collecting {
     /// Notes the routes that have come and can lead to the store: they are suspected if it is lost.
@@ -100,13 +101,9 @@ impl Collecting {
     }
 
     fn take(&mut self, declared: &File, mut holdings: Holdings) -> BTreeSet<RouteKey> {
-        let takes_from = |host: &String| {
-            let mut collects = declared.collects.iter().flatten();
-            collects.any(|it| it.from.contains(host))
-        };
-        holdings.incomplete.retain(takes_from);
-        holdings.kept.retain(|host, _| takes_from(host));
-        holdings.damped.retain(|host, _| takes_from(host));
+        holdings.incomplete.retain(|host| takes_from(declared, host));
+        holdings.kept.retain(|host, _| takes_from(declared, host));
+        holdings.damped.retain(|host, _| takes_from(declared, host));
         let mut changed = BTreeSet::new();
         if holdings.is_complete() || holdings.is_withdrawn {
             changed.extend(self.retained.keys());
@@ -139,18 +136,14 @@ impl Collecting {
     }
 }
 
+fn takes_from(declared: &File, host: &str) -> bool {
+    declared.collects.iter().flatten().any(|it| it.from.contains(host))
+}
+
 /// Returns the words for what hosts deleted, and what stays as it is not known what they export.
 fn kept(kept: &BTreeMap<String, usize>) -> Option<String> {
     let (host, number) = kept.first_key_value()?;
     let deleted = count(*number, "export that it deleted stays", "exports that it deleted stay");
-    let more = match kept.len() - 1 {
-        0 => String::new(),
-        more => format!(", and so of {}", count(more, "other host", "other hosts")),
-    };
+    let more = and_others(kept.len() - 1);
     Some(format!("host {host} has a session and has not declared its exports: {deleted}{more}"))
-}
-
-fn lock(probation: &Mutex<Probation>) -> MutexGuard<'_, Probation> {
-    // Nothing under the lock leaves it half done.
-    probation.lock().unwrap_or_else(PoisonError::into_inner)
 }

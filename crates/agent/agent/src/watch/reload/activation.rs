@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use crate::error::{Result, bail};
 use trueup_rtnl::Rtnl;
 
-use super::options::options_error;
 use super::{POLL_INTERVAL, Reloader};
 use crate::declared::Declared;
+use crate::graph::RunningGraph;
+use crate::options::options_error;
 use crate::watch::GRACE;
 use crate::world::{COLLECTOR, EXPORTER};
 
@@ -24,11 +25,10 @@ pub(crate) struct Waiting {
 
 impl Reloader {
     pub(crate) fn read(&self) -> Result<Declared> {
-        let declared = Declared::read(&self.path, self.writers, GRACE, &self.maker.sections)?;
-        let shared = self.shared.lock();
-        let was = shared.declared.as_ref();
-        let world = |of: &Declared| of.file.settings.world.clone();
-        let is_same_world = was.is_none_or(|was| world(was) == world(&declared));
+        let declared = Declared::read(&self.path, self.writers, GRACE, &self.agent.sections)?;
+        let shared = self.maker.shared.lock();
+        let was = shared.declared.as_ref().map(|was| &was.file.settings.world);
+        let is_same_world = was.is_none_or(|was| *was == declared.file.settings.world);
         match options_error(&declared.options, &self.options, is_same_world) {
             Some(error) => bail!("{}: {error}", declared.name),
             None => Ok(declared),
@@ -37,27 +37,33 @@ impl Reloader {
 
     /// Puts a file in force. If that fails it is tried again: settings are still being written, for
     /// example.
-    pub(crate) fn activate(&self, declared: Declared, waiting: &mut Option<Waiting>) -> Result<()> {
+    pub(crate) fn activate(
+        &self,
+        graph: &RunningGraph,
+        declared: Declared,
+        waiting: &mut Option<Waiting>,
+    ) -> Result<()> {
         let mut declared = Some(declared);
-        let done = self.try_activate(&mut declared);
+        let done = self.try_activate(graph, &mut declared);
         *waiting = declared.map(|declared| Waiting {
             declared,
-            next: Instant::now() + self.interval.clamp(POLL_INTERVAL, MAX_RETRY_INTERVAL),
+            next: Instant::now()
+                + self.maker.config.interval().clamp(POLL_INTERVAL, MAX_RETRY_INTERVAL),
         });
         done
     }
 
     /// Takes the file if it is in force then.
-    fn try_activate(&self, given: &mut Option<Declared>) -> Result<()> {
+    fn try_activate(&self, graph: &RunningGraph, given: &mut Option<Declared>) -> Result<()> {
         let Some(declared) = given.as_ref() else {
             return Ok(());
         };
         self.file_error(declared).map_or(Ok(()), Err)?;
         // Before the lock below, which passes take.
-        let paused = self.running.pause_settings()?;
+        let paused = graph.pause_settings()?;
         // Under the lock, because a pass in between would show places of the new file for objects
         // of the old one.
-        let mut shared = self.shared.lock();
+        let mut shared = self.maker.shared.lock();
         let (collecting, desired) = match &shared.collecting {
             Some(collecting) => {
                 let (collecting, desired) = collecting.of(declared)?;
@@ -65,39 +71,38 @@ impl Reloader {
             }
             None => (None, declared.desired()),
         };
-        let maker = &self.maker;
-        let made = RefCell::new(Vec::new());
-        let make = |part, desired| {
-            let source = maker.make(part, desired)?;
-            // Its first pass may be over before the graph is said to be replaced.
-            maker.join(part, &*source);
-            made.borrow_mut().push(part);
-            Ok(source)
-        };
-        let declare = |part, revision| maker.declare(part, revision);
-        let leave = |part| maker.leave(part);
-        let (file, parts) = (&declared.file, maker.sections.parts(declared, &desired));
-        self.reporter.set_untried(None);
-        let replaced = self.running.replace(file, parts, paused, make, declare, leave);
+        let (maker, made) = (&self.maker, RefCell::new(Vec::new()));
+        self.maker.reporter.set_untried(None);
+        let replaced = graph.replace(
+            &declared.file,
+            declared.parts(&desired, &self.options),
+            paused,
+            |part| {
+                made.borrow_mut().push(part.part());
+                part.looped(maker)
+            },
+            |part, revision| maker.declare(part, revision),
+            |part| maker.leave(part),
+        );
         // Under the lock, which each report takes.
-        self.reporter.set_untried(Some(self.running.untried()));
+        self.maker.reporter.set_untried(Some(graph.untried()));
         replaced.inspect_err(|_| made.borrow().iter().for_each(|part| maker.leave(*part)))?;
-        self.reporter.set_managed(declared.managed());
+        self.maker.reporter.set_managed(declared.managed());
         if let Some(collecting) = &collecting {
             let status = collecting.status();
-            self.reporter.world(|world| world.collection = status);
+            self.maker.reporter.world(|world| world.collection = status);
         }
         let exports = declared.exports();
-        let collects = |of: &Declared| of.file.collects.clone();
-        if shared.declared.as_ref().map(collects) != Some(collects(declared)) {
-            declared.cautions().iter().for_each(|it| self.reporter.note(it));
+        let was = shared.declared.as_ref();
+        if was.is_none_or(|was| was.file.collects != declared.file.collects) {
+            declared.cautions().iter().for_each(|it| self.maker.reporter.note(it));
         }
         (shared.declared, shared.collecting) = (given.take(), collecting);
         drop(shared);
         if let Some(exporting) = &self.exporting {
             exporting.declare(exports);
-            self.running.look_at(COLLECTOR)?;
-            self.running.look_at(EXPORTER)?;
+            graph.look_at(COLLECTOR)?;
+            graph.look_at(EXPORTER)?;
         }
         Ok(())
     }
@@ -105,7 +110,7 @@ impl Reloader {
     /// Returns the error of a file that does not fit the namespace.
     fn file_error(&self, declared: &Declared) -> Option<crate::error::Error> {
         let desired = &declared.file.desired;
-        let namespace = &self.target.namespace;
+        let namespace = self.agent.namespace();
         let options = &self.options.network;
         let planned = Rtnl::new().plan(namespace, desired, &*self.ledger, options);
         // Any other error is not the file's; the next pass reports it.

@@ -8,9 +8,8 @@ use trueup_graph::{Failure, Verdict};
 use trueup_reconcile::Report;
 
 use super::{Event, Reporter};
-use crate::watch::event::FileChange;
+use crate::error::with_causes;
 use crate::watch::world_status::WorldStatus;
-use crate::words::with_causes;
 
 impl Reporter {
     /// Reports the run of a vertex without a report; `line` is what it has changed, if it has.
@@ -57,27 +56,25 @@ impl Reporter {
             let mut status = before.clone().unwrap_or_default();
             change(&mut status);
             let ungranted = status.collection.ungranted.iter().filter(|it| {
-                let before = before.as_ref().map(|it| &it.collection.ungranted);
-                before.is_none_or(|before| !before.contains(it))
+                !before.as_ref().is_some_and(|before| before.collection.ungranted.contains(it))
             });
-            let ungranted = ungranted.cloned();
             // Also without a change: what was noted a minute ago may be noted again.
             let contests = inner.notes.due(&status.collection.contests, Instant::now());
-            events.extend(contests.into_iter().chain(ungranted).map(Event::Note));
+            events.extend(contests.into_iter().chain(ungranted.cloned()).map(Event::Note));
             if before.as_ref() == Some(&status) {
                 return;
             }
             let was_ungrantable =
                 (before.as_ref()).is_some_and(|it| it.collection.ungrantable.is_some());
-            let before = before.as_ref().and_then(WorldStatus::trouble);
-            let trouble = status.trouble();
-            if before.is_some() && trouble.is_none() {
-                let ended = match was_ungrantable {
-                    true => "it is known what hosts may export",
-                    false => "the store is reached",
+            let (was, trouble) = (before.and_then(|before| before.trouble()), status.trouble());
+            if was.is_some() && trouble.is_none() {
+                let ended = if was_ungrantable {
+                    "it is known what hosts may export"
+                } else {
+                    "the store is reached"
                 };
                 events.push(Event::Note(format!("{ended}; {}", status.line())));
-            } else if let Some(trouble) = trouble.filter(|it| before.as_ref() != Some(it)) {
+            } else if let Some(trouble) = trouble.filter(|it| was.as_ref() != Some(it)) {
                 events.push(Event::Note(trouble));
             }
             events.push(Event::World(Box::new(status.clone())));
@@ -131,12 +128,12 @@ impl Reporter {
             self.current.store(!is_refused, Ordering::Relaxed);
             let was_refused = std::mem::replace(&mut inner.is_refused, is_refused);
             let first = refused.and_then(|why| why.file());
-            events.push(Event::File(FileChange {
+            events.push(Event::File {
                 // An error of a file has a line for each problem.
                 refused: refused.map(|why| with_causes(why).replace('\n', "; ")),
                 place: first.and_then(|error| error.diagnostics().first()?.location),
                 was_refused,
-            }));
+            });
         });
     }
 }

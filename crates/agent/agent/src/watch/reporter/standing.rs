@@ -9,7 +9,7 @@ use super::{Inner, Reporter};
 use crate::graph::named;
 use crate::report::verdict_of;
 use crate::section::Part;
-use crate::source::AnyHandle;
+use crate::source::AnySource;
 use crate::status::{StatusChanges, StatusCounts, StatusEntry};
 use crate::watch::world_status::WorldStatus;
 
@@ -62,9 +62,9 @@ impl Standing {
 
 impl Reporter {
     /// Has a part of the namespace count from now on: nothing is converged before its first pass.
-    pub(crate) fn part_joined(&self, part: Part, handle: &dyn AnyHandle) {
+    pub(crate) fn part_joined(&self, part: Part, source: &dyn AnySource) {
         let standing = Standing {
-            status_events: handle.events(),
+            status_events: source.events(),
             declared: Revision::default(),
             last: None,
             failure: None,
@@ -84,11 +84,10 @@ impl Reporter {
     }
 
     /// Has a part that has left count no longer.
-    pub(crate) fn part_left(&self, part: Part, handle: &dyn AnyHandle) {
+    pub(crate) fn part_left(&self, part: Part, source: &dyn AnySource) {
         let mut inner = self.lock();
         inner.parts.remove(&part);
-        let statuses = handle.exceptions().into_iter();
-        let statuses = statuses.filter(|status| status.key != OpKey::SCOPE);
+        let statuses = source.exceptions().into_iter().filter(|it| it.key != OpKey::SCOPE);
         inner.left.extend(statuses.map(|it| it.status));
     }
 }
@@ -99,23 +98,19 @@ impl Inner {
     pub(crate) fn overall(&self) -> Option<Overall> {
         let parts = self.parts.values();
         let failures: Vec<&String> = parts.clone().filter_map(|it| it.failure.as_ref()).collect();
-        let found: Option<Vec<&Found>> = parts.map(Standing::found).collect();
-        let found = found?;
+        let found = parts.map(Standing::found).collect::<Option<Vec<&Found>>>()?;
         let counts = StatusCounts::of(&self.loops.exception_counts());
         let are_parts = failures.is_empty() && found.iter().all(|it| it.is_converged);
-        let why_not = (!are_parts).then(|| {
-            let failures = failures.iter();
-            let failures = failures.map(|why| format!("the pass could not run: {why}"));
+        let unconverged = (!are_parts).then(|| {
             let errors = found.iter().flat_map(|it| it.errors.iter().cloned());
-            verdict_of(counts, errors.chain(failures))
+            let failed = failures.iter().map(|why| format!("the pass could not run: {why}"));
+            verdict_of(counts, errors.chain(failed))
         });
         let unknown = self.world.as_ref().and_then(WorldStatus::unknown);
-        let failed = self.failed_vertices.keys().map(String::as_str);
-        let failed = named(failed, "failed");
+        let failed = named(self.failed_vertices.keys().map(String::as_str), "failed");
         let is_whole = self.untried.as_ref().is_some_and(BTreeSet::is_empty);
         let is_converged = are_parts && failed.is_none() && is_whole;
-        let why_not = why_not.into_iter().chain(failed).chain(unknown);
-        let why_not: Vec<String> = why_not.collect();
+        let why_not: Vec<String> = [unconverged, failed, unknown].into_iter().flatten().collect();
         Some(Overall {
             counts,
             is_converged,
@@ -129,7 +124,7 @@ impl Inner {
     pub(crate) fn status_changes(&mut self, part: Part) -> StatusChanges {
         let (mut changed, mut cleared) = (Vec::new(), std::mem::take(&mut self.left));
         let found = self.parts.get_mut(&part).zip(self.loops.of(part));
-        let Some((standing, handle)) = found.filter(|_| part != Part::Links) else {
+        let Some((standing, source)) = found.filter(|_| part != Part::LINKS) else {
             return StatusChanges::new(Vec::new(), cleared);
         };
         while let Some(event) = standing.status_events.try_next() {
@@ -137,17 +132,18 @@ impl Inner {
                 // A pass that cannot run is reported by itself.
                 Event::Changed { key, .. } | Event::Cleared { key, .. } if key == OpKey::SCOPE => {}
                 // An object without a status by now has another event.
-                Event::Changed { key, .. } => changed.extend(handle.status(key)),
+                Event::Changed { key, .. } => {
+                    changed.extend(source.status(key).map(StatusEntry::from));
+                }
                 Event::Cleared { status, .. } => cleared.push(status),
                 // What is now stands for the changes that were not kept.
                 _ => {
-                    standing.status_events = handle.events();
+                    standing.status_events = source.events();
                     let all = self.loops.exceptions().into_iter();
                     return StatusChanges::snapshot(all.map(StatusEntry::from).collect());
                 }
             }
         }
-        let changed = changed.into_iter().map(StatusEntry::from);
-        StatusChanges::new(changed.collect(), cleared)
+        StatusChanges::new(changed, cleared)
     }
 }

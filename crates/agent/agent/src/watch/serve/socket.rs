@@ -24,12 +24,8 @@ impl Drop for SocketFile {
     }
 }
 
-/// Binds a path, also one where a killed process has left its socket.
-///
-/// # Errors
-///
-/// When another user could put a socket there, when something else is there, and when the path
-/// cannot be bound.
+/// Binds a path, also one where a killed process has left its socket. Fails if another user could
+/// put a socket there, when something else is there, and when the path cannot be bound.
 #[expect(clippy::disallowed_methods, reason = "in a folder that `trueup_path` holds")]
 pub(crate) fn bind(path: &Path) -> Result<(UnixListener, SocketFile)> {
     let users = TrustedUsers::current()?;
@@ -78,37 +74,10 @@ fn is_refusing(place: &Place) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::{PermissionsExt as _, chown};
-    use std::path::PathBuf;
+    use std::os::unix::fs::chown;
 
     use super::*;
-
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Folder {
-            let path = std::env::temp_dir().join(format!("trueup-{name}-{}", std::process::id()));
-            trueup_testkit::empty_directory(&path).unwrap();
-            set_mode(&path, 0o755);
-            Folder(path)
-        }
-
-        fn names(&self) -> Vec<String> {
-            let entries = fs::read_dir(&self.0).unwrap();
-            let names = entries.map(|it| it.unwrap().file_name().into_string().unwrap());
-            names.collect()
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
-    fn set_mode(path: &Path, mode: u32) {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-    }
+    use crate::testing::{Folder, set_mode};
 
     fn refusal(path: &Path) -> String {
         format!("{:#}", bind(path).err().expect("a refusal"))

@@ -33,11 +33,8 @@ pub(crate) struct Lead {
 }
 
 impl Facts {
-    /// Asks the kernel of a namespace, also for the routes that lead to some addresses.
-    ///
-    /// # Errors
-    ///
-    /// When it does not say all.
+    /// Asks the kernel of a namespace, also for the routes that lead to some addresses. Fails if it
+    /// does not say all.
     pub(crate) fn read(
         namespace: &Namespace,
         asked: BTreeSet<IpAddr>,
@@ -121,9 +118,8 @@ fn consulted(rule: &Rule, own: &BTreeSet<(IpAddr, Prefix)>) -> Option<u32> {
     let RuleAction::Lookup(table) = rule.action else {
         return None;
     };
-    let is_of_this_host = |from: IpNetwork| own.iter().any(|(address, _)| from.contains(*address));
     let may_match = rule.iif.is_none_or(|iif| iif.as_str() == Some("lo"))
         && rule.fwmark.is_none()
-        && rule.from.is_none_or(is_of_this_host);
+        && rule.from.is_none_or(|from| own.iter().any(|(address, _)| from.contains(*address)));
     (rule.not || may_match).then_some(table)
 }

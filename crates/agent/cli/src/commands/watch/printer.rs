@@ -8,10 +8,8 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context as _, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
-use trueup_agent::Handle;
-use trueup_agent::text::changes;
-use trueup_agent::text::seconds;
-use trueup_agent::{Event, FileChange};
+use trueup_agent::text::{changes, seconds};
+use trueup_agent::{Event, Handle};
 
 use super::screen::Waker;
 use super::view::{Line, Section, View};
@@ -67,19 +65,15 @@ impl Printer {
     }
 
     /// Ends the agent if the standard output has no reader, also while there is nothing to print.
-    ///
-    /// # Errors
-    ///
-    /// When the operating system refuses a thread.
+    /// Fails if the operating system refuses a thread.
     pub(super) fn watch_reader(&self) -> Result<()> {
         let printer = self.clone();
-        let watch = move || {
+        let thread = thread::Builder::new().name("reader".into()).spawn(move || {
             while printer.has_reader() {
                 thread::sleep(INTERVAL);
                 printer.check_reader();
             }
-        };
-        let thread = thread::Builder::new().name("reader".into()).spawn(watch);
+        });
         thread.map(drop).context("cannot start a thread")
     }
 
@@ -133,7 +127,10 @@ impl Inner {
             Event::Pass(report) if self.screen.is_some() => {
                 changes(*report).into_iter().for_each(|change| self.view.change(now, change));
             }
-            Event::News(news) => self.put_text(|out| output::write_news(out, news)),
+            Event::News { report, changes: statuses, .. } => self.put_text(|out| {
+                let mut lines = changes(*report).into_iter().chain(statuses.lines());
+                lines.try_for_each(|line| writeln!(out, "{line}"))
+            }),
             Event::PassFailed { message, is_news } => {
                 let text = format!("the pass could not run: {message}");
                 if *is_news {
@@ -153,7 +150,7 @@ impl Inner {
                 }
                 self.put_text(|out| writeln!(out, "{line}"));
             }
-            Event::World(status) => self.view.world(status.line()),
+            Event::World(status) => self.view.world = status.line(),
             Event::Overrun(times) => self.note(format!(
                 "the kernel dropped events, so everything is read again ({times})"
             )),
@@ -164,14 +161,14 @@ impl Inner {
                 None => "the kernel's events are received".to_owned(),
             }),
             Event::Metrics(failure) => {
-                self.view.metrics(failure.clone());
+                self.view.metrics = failure.clone();
                 self.note(match failure {
                     Some(why) => format!("{why}; it is tried again"),
                     None => "the metrics are served".to_owned(),
                 });
             }
-            Event::File(FileChange { refused, was_refused, .. }) => {
-                self.view.file(refused.clone());
+            Event::File { refused, was_refused, .. } => {
+                self.view.file = refused.clone();
                 self.note(match refused {
                     Some(why) => format!("the last good file stays in force: {why}"),
                     None if *was_refused => "the file is good again, and in force".to_owned(),
@@ -193,10 +190,7 @@ impl Inner {
             return;
         }
         let line = JsonLine { event, time: seconds(SystemTime::now()), of };
-        self.put(|out| {
-            serde_json::to_writer(&mut *out, &line)?;
-            writeln!(out)
-        });
+        self.put(|out| output::write_json(out, &line));
     }
 
     /// Prints for people who read lines.

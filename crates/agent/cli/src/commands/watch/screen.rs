@@ -56,11 +56,8 @@ pub(super) fn is_available() -> bool {
 
 impl Screen {
     /// Draws what `lines` returns for a height and a width, again when woken, until it is dropped.
-    /// `lost` is called when the terminal is gone.
-    ///
-    /// # Errors
-    ///
-    /// When the terminal cannot be written to, or there is no thread to be had.
+    /// `lost` is called when the terminal is gone. Fails if the terminal cannot be written to, or
+    /// there is no thread to be had.
     pub(super) fn open(
         lines: impl Fn(usize, usize) -> Vec<Line> + Send + 'static,
         lost: impl FnOnce() + Send + 'static,
@@ -164,8 +161,9 @@ impl Painter {
         // Crossterm would ask the controlling terminal, which need not be the standard output.
         let size = tcgetwinsize(io::stdout())?;
         // A terminal that does not know its size says 0.
-        let or = |size: u16, usual: usize| if size == 0 { usual } else { size.into() };
-        let lines = lines(or(size.ws_row, 24), or(size.ws_col, 80));
+        let [height, width] = [(size.ws_row, 24), (size.ws_col, 80)]
+            .map(|(size, usual)| if size == 0 { usual } else { size.into() });
+        let lines = lines(height, width);
         // One piece, and nothing erased before it is written over, so that nothing flickers.
         let mut frame = Vec::new();
         queue!(frame, BeginSynchronizedUpdate, MoveTo(0, 0))?;

@@ -17,11 +17,7 @@ use crate::output;
 pub(super) struct SignalHandler(Signals);
 
 impl SignalHandler {
-    /// Starts to catch the signals.
-    ///
-    /// # Errors
-    ///
-    /// When the operating system refuses.
+    /// Starts to catch the signals. Fails if the operating system refuses.
     pub(super) fn new() -> Result<SignalHandler> {
         let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
         Ok(SignalHandler(signals.context("cannot wait for signals")?))
@@ -29,11 +25,7 @@ impl SignalHandler {
 
     /// Handles the signals on a thread of its own. SIGINT and SIGTERM end the loop, the second of
     /// them at once; SIGHUP reads the file again. With a screen, SIGWINCH redraws it, and SIGTSTP
-    /// restores the terminal while the process is stopped.
-    ///
-    /// # Errors
-    ///
-    /// When the operating system refuses.
+    /// restores the terminal while the process is stopped. Fails if the operating system refuses.
     pub(super) fn spawn(self, agent: Handle, screen: Option<Waker>) -> Result<()> {
         let SignalHandler(mut signals) = self;
         if screen.is_some() {
@@ -41,7 +33,7 @@ impl SignalHandler {
                 signals.add_signal(signal).context("cannot wait for signals")?;
             }
         }
-        let handle_signals = move || {
+        let thread = thread::Builder::new().name("signals".into()).spawn(move || {
             let mut is_stopping = false;
             for signal in signals.forever() {
                 match (signal, &screen) {
@@ -58,12 +50,8 @@ impl SignalHandler {
                     }
                 }
             }
-        };
-        thread::Builder::new()
-            .name("signals".into())
-            .spawn(handle_signals)
-            .context("cannot start a thread")?;
-        Ok(())
+        });
+        thread.map(drop).context("cannot start a thread")
     }
 }
 
@@ -71,17 +59,15 @@ impl SignalHandler {
 /// waits for the next signal.
 fn end(agent: &Handle, screen: Option<&Waker>) {
     let (stopped, waited, screen) = (agent.clone(), agent.clone(), screen.cloned());
-    let stop = move || stopped.stop();
-    let wait = move || {
+    if thread::Builder::new().spawn(move || stopped.stop()).is_err() {
+        agent.stop();
+    }
+    let waiting = thread::Builder::new().spawn(move || {
         if !waited.wait_ended(STOP_TIMEOUT) {
             leave(screen.as_ref(), "a pass did not end in time, and was ended");
         }
-    };
-    let is_stopped = thread::Builder::new().spawn(stop).is_ok();
-    if !is_stopped {
-        agent.stop();
-    }
-    if thread::Builder::new().spawn(wait).is_err() {
+    });
+    if waiting.is_err() {
         output::note("cannot start a thread, so the pass may take long to end");
     }
 }

@@ -26,11 +26,11 @@ pub(super) struct View {
     managed: String,
     verdict: Option<Verdict>,
     /// How the world stands; empty without one.
-    world: String,
+    pub(super) world: String,
     /// Why the file on disk was refused, if it was.
-    file: Option<String>,
+    pub(super) file: Option<String>,
     /// Why no metrics are served, if they should be.
-    metrics: Option<String>,
+    pub(super) metrics: Option<String>,
     changes: VecDeque<(Instant, String)>,
     events: VecDeque<(Instant, String)>,
 }
@@ -81,28 +81,14 @@ impl View {
         self.managed = counts.collect::<Vec<_>>().join(", ");
     }
 
-    /// Notes how the world stands.
-    pub(super) fn world(&mut self, line: String) {
-        self.world = line;
-    }
-
     /// Notes a pass; `why_not` is why the state is not converged.
     pub(super) fn pass(&mut self, now: Instant, why_not: Option<String>) {
-        let same = |verdict: &&mut Verdict| verdict.why_not.is_none() == why_not.is_none();
-        match self.verdict.as_mut().filter(same) {
-            Some(verdict) => verdict.why_not = why_not,
-            None => self.verdict = Some(Verdict { since: now, why_not }),
+        match &mut self.verdict {
+            Some(verdict) if verdict.why_not.is_none() == why_not.is_none() => {
+                verdict.why_not = why_not;
+            }
+            verdict => *verdict = Some(Verdict { since: now, why_not }),
         }
-    }
-
-    /// Notes why the file was refused, or `None` if it is in force.
-    pub(super) fn file(&mut self, wrong: Option<String>) {
-        self.file = wrong;
-    }
-
-    /// Notes why no metrics are served, or `None` if they are.
-    pub(super) fn metrics(&mut self, failure: Option<String>) {
-        self.metrics = failure;
     }
 
     /// Notes a change of a pass.
@@ -134,10 +120,10 @@ impl View {
         width: usize,
     ) -> Vec<Line> {
         let mut lines = self.head(now, stats);
-        let changes = Section::timed("last changes", &self.changes, now);
-        let sections = statuses.into_iter();
-        let sections = sections.chain([Section::timed("events", &self.events, now), changes]);
-        let sections: Vec<_> = sections.filter(|it| !it.lines.is_empty()).collect();
+        let timed = [("events", &self.events), ("last changes", &self.changes)]
+            .map(|(title, lines)| Section::timed(title, lines, now));
+        let all = statuses.into_iter().chain(timed);
+        let sections: Vec<_> = all.filter(|it| !it.lines.is_empty()).collect();
         let mut left = height.saturating_sub(lines.len());
         let mut sections_left = sections.len();
         for section in sections {
@@ -185,10 +171,13 @@ impl View {
 
 /// Returns the loop's counts in a line.
 fn counts(stats: &Stats) -> String {
-    let sum = |of: fn(&trueup::reconcile::Ops) -> u64| stats.ops.values().map(of).sum::<u64>();
+    let (done, failed) = stats
+        .ops
+        .values()
+        .fold((0, 0), |(done, failed), ops| (done + ops.applied, failed + ops.failed));
     let mut parts = vec![
         format!("passes {} whole, {} partial", stats.full_passes, stats.dirty_passes),
-        format!("ops {} done, {} failed", sum(|ops| ops.applied), sum(|ops| ops.failed)),
+        format!("ops {done} done, {failed} failed"),
         format!("hints {}", stats.hints),
         format!("overruns {}", stats.overruns),
     ];

@@ -133,11 +133,13 @@ fn read_tree(
     files: &mut BTreeMap<String, Vec<u8>>,
     rest: &mut u64,
 ) -> Result<()> {
-    let unreadable = || format!("cannot read {}", directory.display());
-    for entry in fs::read_dir(directory).with_context(unreadable)? {
-        let entry = entry.with_context(unreadable)?;
+    let entries: Vec<fs::DirEntry> = fs::read_dir(directory)
+        .and_then(Iterator::collect)
+        .with_context(|| format!("cannot read {}", directory.display()))?;
+    for entry in entries {
         let path = entry.path();
-        let kind = entry.file_type().with_context(unreadable)?;
+        let kind =
+            entry.file_type().with_context(|| format!("cannot read {}", directory.display()))?;
         if kind.is_dir() {
             read_tree(users, root, &path, files, rest)?;
             continue;

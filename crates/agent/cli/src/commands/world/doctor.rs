@@ -17,10 +17,24 @@ use trueup_agent::exchange::{Collection, Use, open, owner, read_grants};
 
 /// What was found about one thing.
 #[derive(Serialize)]
-pub(super) struct Finding {
-    pub(super) about: String,
-    pub(super) state: String,
-    pub(super) problems: Vec<String>,
+struct Finding {
+    about: String,
+    state: String,
+    problems: Vec<String>,
+}
+
+impl Finding {
+    fn new(
+        about: impl Into<String>,
+        state: impl Into<String>,
+        problems: impl IntoIterator<Item = String>,
+    ) -> Finding {
+        Finding {
+            about: about.into(),
+            state: state.into(),
+            problems: problems.into_iter().collect(),
+        }
+    }
 }
 
 impl fmt::Display for Finding {
@@ -30,6 +44,8 @@ impl fmt::Display for Finding {
         problems.iter().try_for_each(|problem| write!(f, "; problem: {problem}"))
     }
 }
+
+const OF_ALL: &str = "exports of all hosts";
 
 pub(super) fn doctor(common: &Common, store: &Store) -> Result<ExitCode> {
     let opened = store.open(common, Use::Read)?;
@@ -52,26 +68,22 @@ pub(super) fn doctor(common: &Common, store: &Store) -> Result<ExitCode> {
             let accepted = collection.accepted(&declared.file);
             let overlaps = accepted.overlaps.iter().map(ToString::to_string);
             let malformed = collected.malformed.iter().map(ToString::to_string);
-            findings.push(Finding {
-                about: "exports of all hosts".to_owned(),
-                state: format!(
-                    "{} readable at revision {}, {} refused",
-                    output::count(number, "export", "exports"),
-                    collected.revision.0,
-                    accepted.refused.len()
-                ),
-                problems: malformed.chain(overlaps).collect(),
-            });
+            let state = format!(
+                "{} readable at revision {}, {} refused",
+                output::count(number, "export", "exports"),
+                collected.revision.0,
+                accepted.refused.len()
+            );
+            findings.push(Finding::new(OF_ALL, state, malformed.chain(overlaps)));
         }
-        Err(error) => findings.push(Finding {
-            about: "exports of all hosts".to_owned(),
-            state: "not readable".to_owned(),
-            problems: vec![error.to_string()],
-        }),
+        Err(error) => findings.push(Finding::new(OF_ALL, "not readable", [error.to_string()])),
     }
     findings.extend(access(&opened, collected.is_ok()));
     #[cfg(feature = "etcd")]
-    findings.extend(super::exposure::exposure(&opened));
+    if let Some((state, problems)) = super::exposure::exposure(&opened) {
+        let about = "clients without a user and a certificate";
+        findings.push(Finding::new(about, state, problems));
+    }
     if collected.is_ok() {
         findings.push(session(&opened)?);
     }
@@ -85,28 +97,16 @@ pub(super) fn doctor(common: &Common, store: &Store) -> Result<ExitCode> {
 /// What counts of the operator's grants, if the file has a key.
 fn grants(opened: &Opened) -> (Option<Arc<Grants>>, Option<Finding>) {
     let Opened { named, state, world, .. } = opened;
-    let about = "grants".to_owned();
     match read_grants(world, named, state, |_| Ok(())) {
         Ok(None) => (None, None),
         Ok(Some(grants)) => {
-            let finding = Finding {
-                about,
-                state: format!(
-                    "list {} of {}",
-                    grants.serial(),
-                    output::count(grants.prefixes().len(), "host", "hosts")
-                ),
-                problems: Vec::new(),
-            };
-            (Some(grants), Some(finding))
+            let hosts = output::count(grants.prefixes().len(), "host", "hosts");
+            let state = format!("list {} of {hosts}", grants.serial());
+            (Some(grants), Some(Finding::new("grants", state, [])))
         }
         Err(error) => {
-            let finding = Finding {
-                about,
-                state: "none count, so that nothing is taken from any host".to_owned(),
-                problems: vec![output::with_causes(&error)],
-            };
-            (None, Some(finding))
+            let state = "none count, so that nothing is taken from any host";
+            (None, Some(Finding::new("grants", state, [output::with_causes(&error)])))
         }
     }
 }
@@ -117,13 +117,12 @@ fn own_exports(declared: &File, collection: &Collection) -> Option<Finding> {
     let contests = collection.contests();
     let taken = contests.iter().filter(|it| it.is_loss()).count();
     let contested = contests.iter().map(ToString::to_string);
-    (number > 0).then(|| Finding {
-        about: "exports of this host".to_owned(),
-        state: format!(
-            "{number} declared, {} from them",
-            output::count(taken, "export of another host takes", "exports of other hosts take")
-        ),
-        problems: contested.chain(collection.ungranted(declared)).collect(),
+    (number > 0).then(|| {
+        let takers =
+            output::count(taken, "export of another host takes", "exports of other hosts take");
+        let state = format!("{number} declared, {takers} from them");
+        let problems = contested.chain(collection.ungranted(declared));
+        Finding::new("exports of this host", state, problems)
     })
 }
 
@@ -133,32 +132,27 @@ fn endpoints(opened: &Opened) -> Vec<Finding> {
     let Some(urls) = &named.endpoints else {
         return Vec::new();
     };
-    let finding = |url: &String| {
-        let answer = latency(opened, url);
-        let slow = |took: &Duration| *took > named.ttl / SLOW;
-        let (state, problem) = match answer {
-            Ok(took) if slow(&took) => (
-                shown(took),
-                Some(format!(
-                    "that is much of the time to live, {} s, and a lease that is renewed too late \
-                     ends: give endpoints that are nearer, or a longer ttl",
-                    named.ttl.as_secs()
-                )),
-            ),
-            Ok(took) => (shown(took), None),
+    let findings = urls.iter().map(|url| {
+        let (state, problem) = match latency(opened, url) {
+            Ok(took) => {
+                let slow = (took > named.ttl / SLOW).then(|| {
+                    format!(
+                        "that is much of the time to live, {} s, and a lease that is renewed too \
+                         late ends: give endpoints that are nearer, or a longer ttl",
+                        named.ttl.as_secs()
+                    )
+                });
+                (format!("answers a read in {:.1} ms", took.as_secs_f64() * 1e3), slow)
+            }
             Err(error) => ("no answer".to_owned(), Some(output::with_causes(error.as_ref()))),
         };
-        Finding { about: format!("endpoint {url}"), state, problems: problem.into_iter().collect() }
-    };
-    urls.iter().map(finding).collect()
+        Finding::new(format!("endpoint {url}"), state, problem)
+    });
+    findings.collect()
 }
 
 /// An answer that takes this share of the time to live is slow.
 const SLOW: u32 = 10;
-
-fn shown(took: Duration) -> String {
-    format!("answers a read in {:.1} ms", took.as_secs_f64() * 1e3)
-}
 
 /// Returns how long a read by one endpoint takes, once it is connected.
 fn latency(Opened { named, state, .. }: &Opened, url: &str) -> Result<Duration> {
@@ -178,22 +172,18 @@ fn latency(Opened { named, state, .. }: &Opened, url: &str) -> Result<Duration> 
 fn access(Opened { named, world, .. }: &Opened, is_readable: bool) -> Option<Finding> {
     let Some((user, _)) = &named.credentials else {
         let is_open = named.endpoints.is_some() && is_readable;
-        return is_open.then(|| Finding {
-            about: "access control".to_owned(),
-            state: "off, so that every client may do everything: `trueup world init` turns it on"
-                .to_owned(),
-            problems: Vec::new(),
-        });
+        let state = "off, so that every client may do everything: `trueup world init` turns it on";
+        return is_open.then(|| Finding::new("access control", state, []));
     };
     let private = format!("{}/private/", named.prefix);
     let is_read = world.store().read(private.as_bytes(), None).is_ok();
     let problem = "it may read what other hosts keep for themselves: `trueup world init` makes a \
                    user who may not";
-    Some(Finding {
-        about: format!("user {user}"),
-        state: "its password is right".to_owned(),
-        problems: is_read.then(|| problem.to_owned()).into_iter().collect(),
-    })
+    Some(Finding::new(
+        format!("user {user}"),
+        "its password is right",
+        is_read.then(|| problem.to_owned()),
+    ))
 }
 
 /// What to do when the database of a member of etcd is full, or nearly so.
@@ -223,11 +213,7 @@ fn member(member: &StoreMember) -> Finding {
              is written: {MAKE_ROOM}"
         ));
     }
-    Finding {
-        about: format!("member {}", member.name),
-        state: format!("{state}{}", size(member)),
-        problems,
-    }
+    Finding::new(format!("member {}", member.name), format!("{state}{}", size(member)), problems)
 }
 
 /// How large the database of a member is, and may be.
@@ -250,21 +236,16 @@ fn session(Opened { state, world, .. }: &Opened) -> Result<Finding> {
     let about = format!("session of {}", world.host());
     let members = world.members()?;
     let Some(of) = members.get(world.host()) else {
-        return Ok(Finding {
-            about,
-            state: "none; `trueup watch` begins one".to_owned(),
-            problems: Vec::new(),
-        });
+        return Ok(Finding::new(about, "none; `trueup watch` begins one", []));
     };
     let is_own = state.world_id()?.is_some_and(|id| owner(&id) == *of);
+    if is_own {
+        return Ok(Finding::new(about, "of this agent", []));
+    }
     let problem = format!(
         "it is of another owner, {of}: give one of the two hosts another name, if both run"
     );
-    Ok(Finding {
-        about,
-        state: if is_own { "of this agent" } else { "of another owner" }.to_owned(),
-        problems: (!is_own).then_some(problem).into_iter().collect(),
-    })
+    Ok(Finding::new(about, "of another owner", [problem]))
 }
 
 #[cfg(test)]

@@ -109,8 +109,7 @@ pub(super) fn ls(common: &Common, asked: &Exports) -> Result<()> {
         print(common.format, &Record::export(key, resource))?;
     }
     for error in &collected.malformed {
-        let error = error.to_string();
-        print(common.format, &Record::Malformed { error })?;
+        print(common.format, &Record::Malformed { error: error.to_string() })?;
     }
     for host in &collected.incomplete {
         output::note(format_args!("host {host} has not exported all that it declares yet"));
@@ -149,11 +148,12 @@ fn records(event: Event<ResourceKey, Arc<Entry>>) -> Vec<Record> {
     match event {
         Event::Ready(view) | Event::Resync(view) => {
             let exports = view.values.iter();
-            let exports = exports.map(|(key, (resource, _))| Record::export(key, resource));
+            let mut records: Vec<_> =
+                exports.map(|(key, (resource, _))| Record::export(key, resource)).collect();
             let malformed = view.malformed.into_values();
-            let malformed = malformed.map(|error| Record::Malformed { error });
-            let revision = view.revision.0;
-            exports.chain(malformed).chain([Record::Ready { revision }]).collect()
+            records.extend(malformed.map(|error| Record::Malformed { error }));
+            records.push(Record::Ready { revision: view.revision.0 });
+            records
         }
         Event::Changed { id, value, .. } => vec![Record::export(&id, &value)],
         Event::Deleted { id, revision } => vec![Record::deleted(&id, revision)],

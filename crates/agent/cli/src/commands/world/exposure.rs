@@ -3,7 +3,6 @@
 use trueup::etcd::Exposure;
 
 use super::Opened;
-use super::doctor::Finding;
 use crate::output;
 use trueup_agent::exchange::etcd_config;
 
@@ -18,33 +17,31 @@ const KEYS: &str = "anybody who reaches the port may read and write what all hos
                     access control on with `trueup world init --enforce`, or have the members ask \
                     for certificates (--client-cert-auth)";
 
-/// Asks each endpoint. A file that gives neither a user nor a certificate relies on neither.
-pub(super) fn exposure(Opened { named, .. }: &Opened) -> Option<Finding> {
+/// Asks each endpoint, and returns what each allows, and the problems. A file that gives neither a user nor a certificate relies on neither.
+pub(super) fn exposure(Opened { named, .. }: &Opened) -> Option<(String, Vec<String>)> {
     let Some(urls) = &named.endpoints else {
         return None;
     };
     if named.credentials.is_none() && named.certificate.is_none() {
         return None;
     }
-    let probe = |url: &String| {
-        let config = etcd_config(named, std::slice::from_ref(url))?;
-        anyhow::Ok(Exposure::probe(config)?)
-    };
-    let found: Vec<_> = urls.iter().map(|url| (url, probe(url))).collect();
-    let state = found.iter().map(|(url, found)| match found {
-        Ok(found) => format!("{url}: {}", allowed(*found)),
-        Err(error) => format!("{url}: not let in ({})", output::with_causes(error.as_ref())),
-    });
-    let is_any = |what: fn(&Exposure) -> bool| found.iter().flat_map(|it| &it.1).any(what);
-    let problems = [
-        (is_any(|it| it.keys), KEYS),
-        (is_any(|it| !it.keys && (it.leases || it.members)), REMEDY),
-    ];
-    Some(Finding {
-        about: "clients without a user and a certificate".to_owned(),
-        state: state.collect::<Vec<_>>().join("; "),
-        problems: problems.iter().filter(|it| it.0).map(|it| it.1.to_owned()).collect(),
-    })
+    let (mut states, mut keys, mut others) = (Vec::new(), false, false);
+    for url in urls {
+        let config = etcd_config(named, std::slice::from_ref(url)).map_err(anyhow::Error::from);
+        match config.and_then(|config| Ok(Exposure::probe(config)?)) {
+            Ok(found) => {
+                states.push(format!("{url}: {}", allowed(found)));
+                keys |= found.keys;
+                others |= !found.keys && (found.leases || found.members);
+            }
+            Err(error) => {
+                let why = output::with_causes(error.as_ref());
+                states.push(format!("{url}: not let in ({why})"));
+            }
+        }
+    }
+    let problems = keys.then_some(KEYS).into_iter().chain(others.then_some(REMEDY));
+    Some((states.join("; "), problems.map(str::to_owned).collect()))
 }
 
 fn allowed(found: Exposure) -> String {

@@ -89,19 +89,18 @@ pub(super) fn init(common: &Common, asked: &Init) -> Result<()> {
             Change::Changed => "made as asked for",
             Change::Unchanged => "was so already",
         };
-        let known = match users.contains(user) {
-            true => "was there, and keeps its password".to_owned(),
-            false => {
-                administrator.add_user(user, &passwords.of(user)?)?;
-                format!("password in {}", asked.passwords.join(user).display())
-            }
+        let known = if users.contains(user) {
+            "was there, and keeps its password".to_owned()
+        } else {
+            administrator.add_user(user, &passwords.of(user)?)?;
+            format!("password in {}", asked.passwords.join(user).display())
         };
         administrator.add_role(user, &role)?;
         output::print(|out| writeln!(out, "role {role}: {granted}; user {user}: {known}"))?;
     }
     if asked.enforce && !administrator.is_enforced() {
-        let shown = asked.passwords.join(ROOT);
-        let shown = shown.display();
+        let path = asked.passwords.join(ROOT);
+        let shown = path.display();
         if users.iter().any(|user| user == ROOT) && !passwords.has(ROOT)? {
             bail!("etcd has a user root already: write its password into {shown}");
         }
@@ -109,8 +108,7 @@ pub(super) fn init(common: &Common, asked: &Init) -> Result<()> {
         // That it can be turned off again.
         Administrator::connect(etcd_config(&named, endpoints)?.with_user(ROOT, &root))
             .with_context(|| format!("access control is on, and the password in {shown} fails"))?;
-        let root = shown;
-        output::print(|out| writeln!(out, "access control is on; user root: password in {root}"))?;
+        output::print(|out| writeln!(out, "access control is on; user root: password in {shown}"))?;
     } else if !administrator.is_enforced() {
         output::note(
             "access control is off, so that every client may do everything: turn it on with \
@@ -127,8 +125,9 @@ fn grant(text: &str) -> Result<(String, String), String> {
 }
 
 fn is_file_name(name: &str) -> bool {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    !name.is_empty() && !name.starts_with('.') && name.bytes().all(is_plain)
+    let mut bytes = name.bytes();
+    let is_plain = bytes.all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+    is_plain && !name.is_empty() && !name.starts_with('.')
 }
 
 /// The folder of the passwords, which only root and we can write.
@@ -138,8 +137,7 @@ impl Passwords {
     /// Opens it, or makes it.
     fn open(path: &Path) -> Result<Passwords> {
         let folder = TrustedUsers::current()?.make_folder(path, 0o700).and_then(Folder::ours);
-        let folder = folder.context("cannot keep passwords there")?;
-        Ok(Passwords(folder))
+        Ok(Passwords(folder.context("cannot keep passwords there")?))
     }
 
     fn file(&self, user: &str) -> PathBuf {
@@ -154,8 +152,9 @@ impl Passwords {
     fn of(&self, user: &str) -> Result<String> {
         let place = self.0.place(user);
         if place.metadata()?.is_none() {
-            let about = || format!("cannot make the password in {}", place.path().display());
-            make_password(&place).with_context(about)?;
+            make_password(&place).with_context(|| {
+                format!("cannot make the password in {}", place.path().display())
+            })?;
         }
         Ok(read_password(place.path())?)
     }

@@ -47,9 +47,8 @@ pub(super) fn members(
     if !is_watched {
         let members = world.members()?;
         let size = world.ideal_size()?.map(|ideal| Record::Size { ideal, members: members.len() });
-        let members = members.into_iter();
-        let members = members.map(|(host, owner)| Record::Member { host, owner });
-        for record in members.chain(size) {
+        let records = members.into_iter().map(|(host, owner)| Record::Member { host, owner });
+        for record in records.chain(size) {
             print(common.format, &record)?;
         }
         return Ok(());
@@ -59,8 +58,7 @@ pub(super) fn members(
         let records: Vec<Record> = match watch.next(Duration::from_secs(60))? {
             Some(Event::Ready(view) | Event::Resync(view)) => {
                 let members = view.values.into_iter();
-                let members = members.map(|(host, (owner, _))| Record::Member { host, owner });
-                members.collect()
+                members.map(|(host, (owner, _))| Record::Member { host, owner }).collect()
             }
             Some(Event::Changed { id, value, .. }) => {
                 vec![Record::Member { host: id, owner: value }]

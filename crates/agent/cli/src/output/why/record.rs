@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use trueup::net::render::OpRecord;
-use trueup::net::{Devices, Kind, Object};
+use trueup::net::{Devices, Kind};
 use trueup::rtnl::{Explained, Explanation, Origin, Step, Whose};
 
 use super::WhyContext;
@@ -73,10 +73,9 @@ enum StepRecord {
 
 impl<'a> Records<'a> {
     pub(super) fn new(explanation: &Explanation, context: &WhyContext<'a>) -> Records<'a> {
-        let objects = explanation.objects.iter();
-        let objects = objects.map(|it| Record::new(it, context, &explanation.devices));
+        let Explanation { objects, devices, .. } = explanation;
         Records {
-            objects: objects.collect(),
+            objects: objects.iter().map(|it| Record::new(it, context, devices)).collect(),
             collected: context.collected,
             contests: context.contests,
         }
@@ -85,12 +84,11 @@ impl<'a> Records<'a> {
 
 impl Record {
     fn new(explained: &Explained, context: &WhyContext<'_>, devices: &Devices) -> Record {
-        let spec = |object: &Object| object.spec(devices);
         let present = explained.present.iter();
         let kernel = present.map(|(object, whose)| {
             let protocol = protocol_of(object);
             PresentRecord {
-                object: spec(object),
+                object: object.spec(devices),
                 protocol,
                 protocol_name: protocol.and_then(|number| protocol_name(number, object.kind())),
                 ours: whose.is_ours(),
@@ -98,14 +96,14 @@ impl Record {
             }
         });
         let ledger = explained.entry.as_ref().map(|entry| EntryRecord {
-            object: spec(&entry.object),
+            object: entry.object.spec(devices),
             origin: match entry.origin {
                 Origin::Made => "made",
                 Origin::Adopted => "adopted",
                 Origin::Overridden => "overridden",
                 _ => "made_or_adopted",
             },
-            former: entry.former.as_ref().map(spec),
+            former: entry.former.as_ref().map(|it| it.spec(devices)),
             open: entry.is_open,
         });
         let declared = explained.desired.as_ref().and_then(|(position, object)| {
@@ -114,7 +112,7 @@ impl Record {
                 file: file.to_owned(),
                 line: place.line,
                 column: place.column,
-                object: spec(object),
+                object: object.spec(devices),
             })
         });
         let next = explained.next.iter().map(|step| match step {
@@ -124,7 +122,7 @@ impl Record {
                 waits_for: waits_for.as_ref().map(|op| op.command(devices)),
             },
             Step::Conflict(conflict) => {
-                StepRecord::Other { op: "conflict", reason: spec(&conflict.foreign) }
+                StepRecord::Other { op: "conflict", reason: conflict.foreign.spec(devices) }
             }
             Step::Adopt => StepRecord::Other { op: "adopt", reason: "as declared".to_owned() },
             nothing => {

@@ -138,20 +138,18 @@ pub(super) fn protocol_name(protocol: u8, kind: Kind) -> Option<&'static str> {
 
 /// Returns a key in iproute2's words.
 pub(super) fn title(key: &ObjectKey, devices: &Devices) -> String {
-    let name = |dev: Dev| match devices.name(dev) {
-        Some(name) => shown(name),
-        None => format!("{dev:?}"),
-    };
     match key {
         ObjectKey::Link(name) => format!("link {}", shown(name)),
         ObjectKey::Address(key) => {
-            let len = key.subnet.map(|subnet| format!("/{}", subnet.len()));
-            let len = len.unwrap_or_default();
-            format!("address {}{len} dev {}", key.address, name(key.dev))
+            let len = match key.subnet {
+                Some(subnet) => format!("/{}", subnet.len()),
+                None => String::new(),
+            };
+            format!("address {}{len} dev {}", key.address, device(key.dev, devices))
         }
         ObjectKey::Neighbour(key) => {
             let proxy = if key.proxy { "proxy " } else { "" };
-            format!("neighbour {proxy}{} dev {}", key.dst, name(key.dev))
+            format!("neighbour {proxy}{} dev {}", key.dst, device(key.dev, devices))
         }
         ObjectKey::Route(key) => {
             let mut words = format!("route {}", key.dst);
@@ -174,6 +172,10 @@ pub(super) fn title(key: &ObjectKey, devices: &Devices) -> String {
         ObjectKey::Nexthop(id) => format!("nexthop id {id}"),
         other => format!("{} {other:?}", other.kind()),
     }
+}
+
+fn device(dev: Dev, devices: &Devices) -> String {
+    devices.name(dev).map_or_else(|| format!("{dev:?}"), shown)
 }
 
 /// Returns a name without the characters that a terminal obeys.

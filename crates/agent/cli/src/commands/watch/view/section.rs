@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use trueup::driver::ObjectStatus;
 use trueup::graph::Snapshot;
-use trueup_agent::text::status_text;
-use trueup_agent::text::vertex_line;
+use trueup_agent::text::{status_text, vertex_line};
 
 use super::{Line, MAX_ENTRIES, Tone, line};
 
@@ -25,20 +24,17 @@ impl Section {
         all: &[ObjectStatus],
         now: Instant,
     ) -> [Section; 3] {
-        let of = |title, conditions: &[&str]| {
-            let mut all = all.iter().filter(|it| conditions.contains(&it.status.condition.name()));
-            let lines = all.by_ref().take(MAX_ENTRIES);
-            Section {
-                title,
-                lines: lines.map(|it| exception_text(it, now)).collect(),
-                more: all.count(),
-            }
-        };
-        [
-            of("could not be done", &["failed", "stored_otherwise", "pending"]),
-            of("contended", &["contended"]),
-            of("conflicts", &["conflict"]),
-        ]
+        let sections: [(_, &[&str]); 3] = [
+            ("could not be done", &["failed", "stored_otherwise", "pending"]),
+            ("contended", &["contended"]),
+            ("conflicts", &["conflict"]),
+        ];
+        sections.map(|(title, conditions)| {
+            let mut of = all.iter().filter(|it| conditions.contains(&it.status.condition.name()));
+            let first = of.by_ref().take(MAX_ENTRIES);
+            let lines = first.map(|it| exception_text(it, now)).collect();
+            Section { title, lines, more: of.count() }
+        })
     }
 
     /// Returns the section of the graph: a line for each vertex, parents first.
@@ -57,8 +53,8 @@ impl Section {
         lines: &VecDeque<(Instant, String)>,
         now: Instant,
     ) -> Section {
-        let lines = lines.iter().rev();
-        let lines = lines.map(|(at, text)| format!("{:>8} ago  {text}", age(now, *at)));
+        let newest = lines.iter().rev();
+        let lines = newest.map(|(at, text)| format!("{:>8} ago  {text}", age(now, *at)));
         Section { title, lines: lines.collect(), more: 0 }
     }
 
@@ -87,8 +83,7 @@ impl Section {
 fn exception_text(exception: &ObjectStatus, now: Instant) -> String {
     // It fails where the clock was set back.
     let since = exception.since.elapsed().unwrap_or_default();
-    let next_try = exception.next_try;
-    let next_try = next_try.map(|at| at.saturating_duration_since(now));
+    let next_try = exception.next_try.map(|at| at.saturating_duration_since(now));
     format!(
         "{:>8}  {}{}",
         words(since),

@@ -3,13 +3,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Mutex;
 
-use trueup_net::{Desired as Network, IfName, Link, LinkKind, VethAttrs};
-use trueup_reconcile::{Claim, LedgerError, MemoryLedger, PassInput, Report as _};
+use trueup_net::Link;
+use trueup_reconcile::{Claim, LedgerError, MemoryLedger, Report as _};
 use trueup_sysctl::{Files, Key};
 
-use super::settings::SettingsSource;
 use super::*;
 use crate::apply::RunReport;
+use crate::report::{PassReport, SectionResult};
 
 type Bytes = Vec<u8>;
 
@@ -63,17 +63,17 @@ fn settings(pairs: &[(&str, &str)]) -> Desired {
 }
 
 fn set(value: &Value, ledger_reads: u32) -> Result<NamespaceReport, NamespaceError> {
-    let mut source = SettingsSource::new(Part::Settings, Failing(Cell::new(ledger_reads)));
+    let mut source = EarlySource::new(Part::SETTINGS, Failing(Cell::new(ledger_reads)));
     source.settings = Sysctl::with_files(value.clone());
     let desired = settings(&[("net.ipv4.ip_forward", "1")]);
     let (mut ledger, options) = (MemoryLedger::default(), Options::default());
     source.reconcile(PassInput::new(&Namespace::current(), &desired, &mut ledger, &options))
 }
 
-fn network() -> Result<NamespaceReport, NamespaceError> {
+fn reconcile_network() -> Result<NamespaceReport, NamespaceError> {
     let desired = settings(&[("net.ipv4.ip_forward", "1")]);
     let (mut ledger, options) = (Failing(Cell::new(0)), Default::default());
-    network::source(MemoryLedger::default()).reconcile(PassInput::new(
+    network(MemoryLedger::default()).reconcile(PassInput::new(
         &Namespace::current(),
         &desired,
         &mut ledger,
@@ -99,7 +99,7 @@ fn a_run_that_breaks_off_after_a_change_is_a_report() {
     let value = Value::default();
     let run = |reads| {
         let set = result(set(&value, reads));
-        RunReport::of(vec![(Part::Network, result(network())), (Part::Settings, set)])
+        RunReport::of(vec![(Part::NETWORK, result(reconcile_network())), (Part::SETTINGS, set)])
     };
     assert!(run(0).is_err(), "nothing was changed");
     let report = run(1).unwrap();
@@ -114,20 +114,13 @@ fn a_run_that_breaks_off_after_a_change_is_a_report() {
     assert!(error.starts_with("the pass ended early: ") && error.contains("it is gone"), "{error}");
 }
 
-fn parts(desired: &Desired) -> Vec<(Part, Desired)> {
-    let mut parts = settings::parts(desired);
-    parts.extend(network::parts(desired));
-    parts.sort_by_key(|(part, _)| *part);
-    parts
-}
-
 #[test]
 fn without_settings_the_network_is_the_only_part() {
     let names =
-        |desired: &Desired| parts(desired).into_iter().map(|(part, _)| part).collect::<Vec<_>>();
-    assert_eq!(names(&Desired::default()), [Part::Network]);
+        |desired: &Desired| desired.split().into_iter().map(|(part, _)| part).collect::<Vec<_>>();
+    assert_eq!(names(&Desired::default()), [Part::NETWORK]);
     let forward = settings(&[("net.ipv4.ip_forward", "1")]);
-    assert_eq!(names(&forward), [Part::Settings, Part::Network]);
+    assert_eq!(names(&forward), [Part::SETTINGS, Part::NETWORK]);
 }
 
 #[test]
@@ -143,16 +136,17 @@ fn settings_of_declared_links_and_of_the_other_ends_of_pairs_are_a_part_of_their
     ];
     let mut desired = settings(&names.map(|name| (name, "1")));
     desired.network = Arc::new(Network::default().with_links([pair]));
-    let parts = parts(&desired);
+    let parts = desired.split();
     let found = |part| {
         let (_, desired) = parts.iter().find(|(it, _)| *it == part).unwrap();
         let keys = desired.settings.iter().flat_map(sysctl::Desired::keys);
         keys.map(ToString::to_string).collect::<Vec<_>>()
     };
-    assert_eq!(parts.len(), 4);
-    assert_eq!(found(Part::Settings), names[..2]);
-    assert_eq!(found(Part::Links), names[2..]);
-    assert_eq!(found(Part::LinkSettings), names[2..]);
+    let order = [Part::SETTINGS, Part::LINKS, Part::LINK_SETTINGS, Part::NETWORK];
+    assert!(parts.iter().map(|(part, _)| *part).eq(order) && order.is_sorted());
+    assert_eq!(found(Part::SETTINGS), names[..2]);
+    assert_eq!(found(Part::LINKS), names[2..]);
+    assert_eq!(found(Part::LINK_SETTINGS), names[2..]);
     // All: a change of a link may reset some of a link that others have declared.
-    assert_eq!(found(Part::Network), names);
+    assert_eq!(found(Part::NETWORK), names);
 }
