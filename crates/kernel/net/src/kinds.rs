@@ -183,8 +183,7 @@ pub trait ObjectKind: Registered + Located + Clone + PartialEq + Into<Object> {
 
     /// Returns true if the kernel made it for itself. `unstored` are the kinds on whose objects
     /// this kernel stores no protocol.
-    fn is_kernels_own(&self, unstored: Kinds) -> bool {
-        let _ = unstored;
+    fn is_kernels_own(&self, _unstored: Kinds) -> bool {
         false
     }
 
@@ -197,8 +196,7 @@ pub trait ObjectKind: Registered + Located + Clone + PartialEq + Into<Object> {
     /// What is desired here, with all that it leaves open as another writer's object has it: the
     /// two agree if nothing differs that was declared. Itself, of a kind whose
     /// [`compare`](Self::compare) passes over what is left open.
-    fn with_open_of(&self, other: &Self) -> Cow<'_, Self> {
-        let _ = other;
+    fn with_open_of(&self, _other: &Self) -> Cow<'_, Self> {
         Cow::Borrowed(self)
     }
 
@@ -217,3 +215,18 @@ pub(crate) trait Authored {
     /// The names of the devices that it is, is on, or is stacked on, and that have to be there.
     fn device_names(&self) -> impl Iterator<Item = IfName>;
 }
+
+/// A desired object that can be checked by itself.
+pub(crate) trait Check {
+    /// Refuses what the kernel would refuse whatever the state, and what it would store as
+    /// something else, so that no pass could converge.
+    fn check(&self) -> Result<(), &'static str>;
+}
+
+/// Refuses with `otherwise` what does not hold.
+pub(crate) fn must(holds: bool, otherwise: &'static str) -> Result<(), &'static str> {
+    if holds { Ok(()) } else { Err(otherwise) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,6 @@
 #[macro_use]
 mod setters;
 
-mod check;
 mod collateral;
 mod desired;
 mod devices;

@@ -3,7 +3,7 @@
 //! - [`Op::command`] is what `ip` would be told to do the same; [`Plan::batch`] are the lines for
 //!   `ip -batch -`.
 //! - [`Plan::text`] marks each op with `+`, `~` or `-`, and with `!` what is not carried out.
-//! - With the feature `serde`, `Plan::record`, `OpRecord` and `ConflictRecord` are the JSON.
+//! - With the feature `serde`, `Plan::record` and `Op::record` are the JSON.
 //! - [`snapshot_hash`] names the state that a plan was made from.
 //!
 //! What is printed is for reading and for `ip`; nothing here is ever parsed again. Names, aliases
@@ -14,19 +14,16 @@
 use std::fmt;
 
 use crate::devices::Devices;
-use crate::kinds::{Action, Difference, Object, Render as _};
+use crate::kinds::{Action, Difference, FOREVER, Kinds, Lifetimes, Object, Render as _};
 #[cfg(feature = "serde")]
 use crate::observed::Observed;
 use crate::op::{Hold, Op, Reason};
-use crate::plan::Plan;
+use crate::plan::{Conflict, Plan};
 use crate::with_object;
 pub use crate::words::{clean, is_harmful};
-#[cfg(feature = "serde")]
-pub use json::{ConflictRecord, OpRecord};
 pub use snapshot::snapshot_hash;
 use text::{OpWords, ip_object};
 
-mod conflict;
 #[cfg(feature = "serde")]
 mod json;
 mod snapshot;
@@ -183,4 +180,70 @@ fn differences(op: &Op, devices: &Devices) -> String {
         None => field.to_owned(),
     });
     fields.collect::<Vec<_>>().join("; ")
+}
+
+impl Conflict {
+    /// Every respect in which the foreign object is not as declared. What the declaration leaves
+    /// open matches anything.
+    pub fn differences(&self) -> Vec<Difference> {
+        self.meant().differences(&self.foreign)
+    }
+
+    /// What is there, the fields that differ, and what to write: `foreign 10.3.0.0/16 via 10.1.0.8
+    /// dev br0 proto 4 table 254; nexthops: is via 10.1.0.8 dev br0, declared via 10.1.0.9 dev br0;
+    /// declare what is there, or write on_conflict = "take"`. The same as long as no writer changes
+    /// the object: it says nothing of the rest of a lifetime.
+    pub fn text(&self, devices: &Devices) -> String {
+        format!("foreign {}", self.foreign_text(devices))
+    }
+
+    /// The same without the first word.
+    pub fn foreign_text(&self, devices: &Devices) -> String {
+        let (meant, foreign) = (self.meant(), &self.foreign);
+        let mut text = without_countdown(foreign).spec(devices);
+        if self.is_in_front {
+            text += "; in front of ours";
+        }
+        for Difference { field, .. } in self.differences() {
+            let [is, lasting] = [foreign, &foreign.lasting()].map(|it| it.field(field, devices));
+            text += &match is {
+                Some(value) if lasting.as_ref() == Some(&value) => format!("; {field}: is {value}"),
+                _ => format!("; {field}: is another"),
+            };
+            if let Some(declared) = meant.field(field, devices) {
+                text += &format!(", declared {declared}");
+            }
+        }
+        text + "; " + self.remedy()
+    }
+
+    fn meant(&self) -> Object {
+        self.desired.with_open_of(&self.foreign)
+    }
+
+    fn remedy(&self) -> &'static str {
+        let differences = self.differences();
+        let mut fields = differences.iter();
+        if differences.is_empty() {
+            "leave the key to the other writer, or remove all but one"
+        } else if self.is_in_front {
+            "have the other writer remove it, or declare another metric: the first on a key is used"
+        } else if self.foreign.is_kernels_own(Kinds::NONE) {
+            "declare what the kernel has made, or leave it out"
+        } else if fields.all(|field| field.in_place) {
+            "declare what is there, or write on_conflict = \"take\""
+        } else {
+            "declare what is there, or have the other writer remove it: the kernel cannot change it"
+        }
+    }
+}
+
+/// Returns an object without lifetimes that end.
+fn without_countdown(object: &Object) -> Object {
+    match object {
+        Object::Address(address) if address.lifetimes.valid != FOREVER => {
+            address.clone().with_lifetimes(Lifetimes::default()).into()
+        }
+        other => other.clone(),
+    }
 }

@@ -9,12 +9,12 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use trueup_diff::{Found, Verdict, decide, walk};
 
-use crate::check::Check;
 use crate::collateral::{CollateralIndex, Effects};
 use crate::desired::{Desired, NexthopMode};
 use crate::devices::{Devices, Macvlans, Names, Problem};
 use crate::domain::DomainDevices;
 use crate::error::DesiredError;
+use crate::kinds::Check;
 use crate::kinds::{
     Authored, Canonical, Kind, Kinds, Link, LinkKind, Nexthop, Object, ObjectKey, ObjectKind as _,
     OfKind, Registered, Route, RouteKey, VethAttrs,

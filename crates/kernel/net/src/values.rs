@@ -10,3 +10,35 @@ pub(crate) mod serial;
 pub use names::{IfName, Label, LinkAddr};
 pub use net::{Dev, Family, ParseError, Prefix};
 pub use protocols::Protocols;
+
+/// Both directions of an enumeration with numbers and iproute2's words.
+macro_rules! words {
+    ($type:ident, $number:ty: $($variant:ident = $value:literal $name:literal),+ $(,)?) => {
+        impl $type {
+            /// Every value.
+            pub const ALL: &[$type] = &[$($type::$variant),+];
+
+            /// The kernel's number.
+            pub fn number(self) -> $number {
+                match self { $($type::$variant => $value),+ }
+            }
+
+            /// iproute2's word.
+            pub fn name(self) -> &'static str {
+                match self { $($type::$variant => $name),+ }
+            }
+
+            /// The value of a number.
+            pub fn from_number(number: $number) -> Option<$type> {
+                $type::ALL.iter().copied().find(|value| value.number() == number)
+            }
+
+            /// The value of a word.
+            pub fn from_name(name: &str) -> Option<$type> {
+                $type::ALL.iter().copied().find(|value| value.name() == name)
+            }
+        }
+    };
+}
+
+pub(crate) use words;

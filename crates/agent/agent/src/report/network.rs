@@ -125,11 +125,7 @@ impl PassReport for rtnl::Report {
 
     fn conflicts(&self) -> Vec<ConflictRecord> {
         let conflicts = rtnl::Report::conflicts(self).iter();
-        conflicts
-            .map(|it| {
-                trueup_net::render::ConflictRecord::new(it, rtnl::Report::devices(self)).into()
-            })
-            .collect()
+        conflicts.map(|it| ConflictRecord::new(it, rtnl::Report::devices(self))).collect()
     }
 
     fn notices(&self) -> Vec<String> {
@@ -212,9 +208,15 @@ impl PassReport for Preliminary {
     }
 }
 
-impl From<trueup_net::render::ConflictRecord> for ConflictRecord {
-    fn from(of: trueup_net::render::ConflictRecord) -> ConflictRecord {
-        let trueup_net::render::ConflictRecord { kind, desired, foreign, differs, why, .. } = of;
-        ConflictRecord { kind: kind.name(), desired, foreign, differs, why }
+impl ConflictRecord {
+    /// Makes the record of a conflict of a plan with these devices.
+    pub fn new(conflict: &trueup_net::Conflict, devices: &Devices) -> ConflictRecord {
+        ConflictRecord {
+            kind: conflict.desired.kind().name(),
+            desired: conflict.desired.spec(devices),
+            foreign: conflict.foreign.spec(devices),
+            differs: conflict.differences().iter().map(|it| it.field).collect(),
+            why: conflict.foreign_text(devices),
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use anyhow::Result;
 use serde::ser::{Serialize, SerializeSeq as _, SerializeStruct as _, Serializer};
 use trueup::net;
-use trueup::net::render::{OpRecord as NetworkRecord, snapshot_hash};
+use trueup::net::render::snapshot_hash;
 use trueup::net::{Action, Kind};
 use trueup_agent::text::{planned_op, unfinished, unsettled_lines, vertex_record};
 use trueup_agent::{ConflictRecord, OpText, PassReport, Plan};
@@ -156,7 +156,7 @@ impl Serialize for Ops<'_> {
         let network = &network.plan;
         let mut network_written = Ok(());
         for op in &network.ops {
-            let record = NetworkRecord::new(op, &network.devices);
+            let record = op.record(&network.devices);
             network_written = network_written.and_then(|()| out.serialize_element(&record));
         }
         for report in sections.iter().flat_map(|(_, it)| it) {
@@ -181,9 +181,7 @@ impl Serialize for Record<'_> {
         let len = 5 + usize::from(self.0.snapshot.is_some());
         let mut out = serializer.serialize_struct("Plan", len)?;
         out.serialize_field("ops", &Ops(self.0))?;
-        let conflicts = conflicts
-            .iter()
-            .map(|it| ConflictRecord::from(net::render::ConflictRecord::new(it, devices)));
+        let conflicts = conflicts.iter().map(|it| ConflictRecord::new(it, devices));
         out.serialize_field("conflicts", &List(conflicts))?;
         let adopted = adopted
             .iter()

@@ -66,8 +66,7 @@ pub(crate) struct OnAddresses {
 /// What the kernel may take along with something else.
 pub(crate) trait Collateral: ObjectKind {
     /// The links that carry the object.
-    fn carriers(&self, of: &Carriers) -> Vec<Dev> {
-        let _ = of;
+    fn carriers(&self, _of: &Carriers) -> Vec<Dev> {
         Vec::new()
     }
 
@@ -78,13 +77,10 @@ pub(crate) trait Collateral: ObjectKind {
 
     /// Returns true if the object says nothing but the name of its device: nobody misses it if it
     /// goes along with that.
-    fn only_names_device(&self, of: &Carriers) -> bool {
-        let _ = of;
+    fn only_names_device(&self, _of: &Carriers) -> bool {
         false
     }
 
     /// Notes how the object is lost with an address.
-    fn note_addresses(&self, lost: &mut OnAddresses) {
-        let _ = lost;
-    }
+    fn note_addresses(&self, _lost: &mut OnAddresses) {}
 }

@@ -8,9 +8,9 @@ use super::{
     Action, Authored, Canonical, Cleared, Collateral, Dependencies, Depths, Difference, Kind,
     ObjectKind, Ordered, Stage, in_place, recreate,
 };
-use crate::check::{Check, must};
 use crate::devices::{Devices, Names, Problem};
 use crate::domain::{Located, Place};
+use crate::kinds::{Check, must};
 #[cfg(feature = "serde")]
 use crate::values::serial::stated;
 use crate::values::{Dev, IfName, LinkAddr};

@@ -10,9 +10,9 @@ use super::{
     Loss, ObjectKind, OnAddresses, Ordered, Render, Stage, Words, in_place, on_or_off, or_none,
     recreate,
 };
-use crate::check::{Check, must};
 use crate::devices::{Devices, Names, Problem};
 use crate::domain::{Located, Place};
+use crate::kinds::{Check, must};
 use crate::values::{Dev, Family, IfName, LinkAddr};
 use crate::words::Name;
 
@@ -56,16 +56,7 @@ pub struct Neighbour<D = Dev> {
 impl<D> Neighbour<D> {
     /// A permanent neighbour.
     pub fn new(dev: D, dst: IpAddr, lladdr: LinkAddr) -> Neighbour<D> {
-        Neighbour {
-            dev,
-            dst,
-            lladdr: Some(lladdr),
-            state: NeighbourState::Permanent,
-            router: false,
-            ext_learn: false,
-            proxy: false,
-            protocol: 0,
-        }
+        Neighbour { proxy: false, ..Neighbour::proxy(dev, dst) }.with_lladdr(lladdr)
     }
 
     /// A proxy entry: this host answers for `dst` on `dev`.
@@ -358,9 +349,7 @@ impl Render for Neighbour {
         write!(f, " protocol {}", self.protocol)
     }
 
-    fn field(&self, field: &str, devices: &Devices) -> Option<String> {
-        let _ = devices;
-
+    fn field(&self, field: &str, _devices: &Devices) -> Option<String> {
         match field {
             "lladdr" => or_none(self.lladdr),
             "state" => match state_name(self.state) {

@@ -63,20 +63,22 @@ pub(crate) trait Ordered: ObjectKind {
     fn stage(&self, action: Action, anew: bool, cleared: &Cleared) -> Stage;
 
     /// Returns the place within a stage, the least first.
-    fn rank(&self, stage: Stage, depths: &Depths) -> i64 {
-        let _ = (stage, depths);
+    fn rank(&self, _stage: Stage, _depths: &Depths) -> i64 {
         0
     }
 
     /// Adds the ops before it that an op needs.
-    fn needs(&self, action: Action, before: &mut Dependencies<'_>, needed: &mut Vec<u32>) {
-        let _ = (action, before, needed);
-    }
+    fn needs(&self, _action: Action, _before: &mut Dependencies<'_>, _needed: &mut Vec<u32>) {}
 
     /// Notes what the op at a position provides to those after it. `was` is the object that an
     /// update finds.
-    fn provide(&self, action: Action, was: Option<&Self>, at: u32, after: &mut Dependencies<'_>) {
-        let _ = (action, was, at, after);
+    fn provide(
+        &self,
+        _action: Action,
+        _was: Option<&Self>,
+        _at: u32,
+        _after: &mut Dependencies<'_>,
+    ) {
     }
 }
 

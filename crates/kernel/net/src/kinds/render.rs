@@ -44,8 +44,7 @@ pub(crate) trait Render: ObjectKind {
     }
 
     /// The whole command, where it is another than `ip OBJECT VERB`.
-    fn own_command(&self, action: Action) -> Option<String> {
-        let _ = action;
+    fn own_command(&self, _action: Action) -> Option<String> {
         None
     }
 

@@ -10,9 +10,9 @@ use super::{
     Action, Canonical, Carriers, Cleared, Collateral, Dependencies, Depths, Difference, Kind,
     Kinds, Loss, ObjectKind, OnAddresses, Ordered, Provider, Stage, in_place, recreate,
 };
-use crate::check::{Check, must};
 use crate::devices::Devices;
 use crate::domain::{Located, Part, Place};
+use crate::kinds::{Check, must};
 use crate::values::{Dev, Family, Prefix, Protocols};
 pub use metrics::{Metric, Metrics};
 
@@ -62,24 +62,24 @@ pub enum RouteType {
 }
 
 impl RouteType {
-    /// The types with a meaning here, by number from 1.
-    const NUMBERED: [RouteType; 9] = [
-        RouteType::Unicast,
-        RouteType::Local,
-        RouteType::Broadcast,
-        RouteType::Anycast,
-        RouteType::Multicast,
-        RouteType::Blackhole,
-        RouteType::Unreachable,
-        RouteType::Prohibit,
-        RouteType::Throw,
+    /// The types with a meaning here, by number from 1, with iproute2's words.
+    const NUMBERED: [(RouteType, &str); 9] = [
+        (RouteType::Unicast, "unicast"),
+        (RouteType::Local, "local"),
+        (RouteType::Broadcast, "broadcast"),
+        (RouteType::Anycast, "anycast"),
+        (RouteType::Multicast, "multicast"),
+        (RouteType::Blackhole, "blackhole"),
+        (RouteType::Unreachable, "unreachable"),
+        (RouteType::Prohibit, "prohibit"),
+        (RouteType::Throw, "throw"),
     ];
 
     /// The type of a number (`RTN_*`).
     #[inline]
     pub fn from_number(number: u8) -> RouteType {
         let known = usize::from(number).checked_sub(1).and_then(|at| RouteType::NUMBERED.get(at));
-        known.copied().unwrap_or(RouteType::Other(number))
+        known.map_or(RouteType::Other(number), |(known, _)| *known)
     }
 
     /// The kernel's number.
@@ -107,18 +107,8 @@ impl RouteType {
 
     /// iproute2's word; `None` for a type that has none.
     pub fn name(self) -> Option<&'static str> {
-        Some(match self {
-            RouteType::Unicast => "unicast",
-            RouteType::Local => "local",
-            RouteType::Broadcast => "broadcast",
-            RouteType::Anycast => "anycast",
-            RouteType::Multicast => "multicast",
-            RouteType::Blackhole => "blackhole",
-            RouteType::Unreachable => "unreachable",
-            RouteType::Prohibit => "prohibit",
-            RouteType::Throw => "throw",
-            RouteType::Other(_) => return None,
-        })
+        let known = RouteType::NUMBERED.into_iter().find(|(known, _)| *known == self);
+        known.map(|(_, name)| name)
     }
 }
 
@@ -598,8 +588,7 @@ impl ObjectKind for Route {
         self.family() == Family::Inet
     }
 
-    fn is_kernels_own(&self, unstored: Kinds) -> bool {
-        let _ = unstored;
+    fn is_kernels_own(&self, _unstored: Kinds) -> bool {
         Protocols::DERIVED.contains(self.protocol)
     }
 

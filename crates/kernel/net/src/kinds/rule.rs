@@ -1,20 +1,20 @@
 //! Policy routing rules. A rule has no part that can change in place: a change is a new rule.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::ops::RangeInclusive;
 
 use ipnetwork::IpNetwork;
 
 use super::{
     Action, Authored, Canonical, Cleared, Collateral, Depths, Difference, Kind, Kinds, ObjectKind,
-    Ordered, Stage, recreate, table,
+    Ordered, Render, Stage, Words, recreate, table,
 };
-use crate::check::{Check, must};
 use crate::devices::{Devices, Names, Problem};
 use crate::domain::{Located, Part, Place};
+use crate::kinds::{Check, must};
 use crate::values::{Dev, Family, IfName, Prefix, Protocols};
-
-mod render;
+use crate::words::Word;
 
 /// What a matching rule does (`FR_ACT_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -289,8 +289,7 @@ impl ObjectKind for Rule {
         Vec::new()
     }
 
-    fn is_kernels_own(&self, unstored: Kinds) -> bool {
-        let _ = unstored;
+    fn is_kernels_own(&self, _unstored: Kinds) -> bool {
         // The kernel does not say so of these before Linux 4.17 (`fib_default_rules_init`).
         let default = [
             (0, RuleAction::Lookup(table::LOCAL)),
@@ -388,6 +387,91 @@ impl Check for Rule {
             self.uidrange.is_none_or(|uids| uids.start <= uids.end),
             "a range of users runs from the lower to the higher",
         )
+    }
+}
+
+/// Priority, protocol and action are always there: a delete without any selector would hit the rule
+/// of the local table.
+impl Render for Rule {
+    const IP_OBJECT: &'static str = "rule";
+
+    /// `ip` takes the family before the word; `ip -batch` does not.
+    fn ip_option(&self) -> &'static str {
+        match self.family {
+            Family::Inet => "",
+            Family::Inet6 => "-6 ",
+        }
+    }
+
+    fn family_word(&self) -> String {
+        format!("{} ", self.family)
+    }
+
+    fn write_words(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        _words: &Words<'_, Rule>,
+        _devices: &Devices,
+    ) -> fmt::Result {
+        if self.not {
+            f.write_str("not ")?;
+        }
+        write!(f, "pref {}", self.priority)?;
+        for (word, network) in [("from", self.from), ("to", self.to)] {
+            if let Some(network) = network {
+                write!(f, " {word} {network}")?;
+            }
+        }
+        for (word, name) in [("iif", &self.iif), ("oif", &self.oif)] {
+            if let Some(name) = name {
+                write!(f, " {word} {}", Word(name.as_bytes()))?;
+            }
+        }
+        if let Some(fw) = self.fwmark {
+            write!(f, " fwmark {:#x}", fw.mark)?;
+            if fw.mask != u32::MAX {
+                write!(f, "/{:#x}", fw.mask)?;
+            }
+        }
+        if self.tos != 0 {
+            write!(f, " tos {:#x}", self.tos)?;
+        }
+        if let Some(ipproto) = self.ipproto {
+            write!(f, " ipproto {ipproto}")?;
+        }
+        for (word, ports) in [("sport", self.sport), ("dport", self.dport)] {
+            match ports {
+                Some(ports) if ports.start == ports.end => write!(f, " {word} {}", ports.start)?,
+                Some(ports) => write!(f, " {word} {}-{}", ports.start, ports.end)?,
+                None => {}
+            }
+        }
+        if let Some(uids) = self.uidrange {
+            write!(f, " uidrange {}-{}", uids.start, uids.end)?;
+        }
+        if let Some(len) = self.suppress_prefixlength {
+            write!(f, " suppress_prefixlength {len}")?;
+        }
+        if let Some(group) = self.suppress_ifgroup {
+            write!(f, " suppress_ifgroup {group}")?;
+        }
+        write!(f, " protocol {}", self.protocol)?;
+        if self.l3mdev {
+            f.write_str(" l3mdev")?;
+        }
+        match self.action {
+            RuleAction::Lookup(0) => Ok(()),
+            RuleAction::Lookup(table) => write!(f, " table {table}"),
+            RuleAction::Goto(target) => write!(f, " goto {target}"),
+            RuleAction::Blackhole => f.write_str(" blackhole"),
+            RuleAction::Unreachable => f.write_str(" unreachable"),
+            RuleAction::Prohibit => f.write_str(" prohibit"),
+            RuleAction::Nop => f.write_str(" nop"),
+        }
+    }
+
+    fn field(&self, _field: &str, _devices: &Devices) -> Option<String> {
+        None
     }
 }
 

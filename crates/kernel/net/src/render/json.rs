@@ -1,72 +1,59 @@
 //! The JSON of plans and ops, as records that serde writes in any format.
 
-use serde::ser::{Serialize, SerializeStruct, Serializer};
+use serde::Serialize;
+use serde::ser::{SerializeStruct, Serializer};
 
 use crate::devices::Devices;
-use crate::kinds::Action;
-use crate::kinds::Kind;
+use crate::kinds::{Action, Kind};
 use crate::op::Op;
 use crate::plan::{Conflict, Plan};
 
-/// An op: `{ "op": "create", "kind": "route", "command": "route add …", "reason": "missing" }`.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-#[non_exhaustive]
-pub struct OpRecord {
-    /// What it does.
-    pub op: Action,
-    /// The kind of its object.
-    pub kind: Kind,
-    /// [`Op::command`].
-    pub command: String,
-    /// [`Op::reason_text`].
-    pub reason: String,
-}
-
-impl OpRecord {
-    /// The record of an op of a plan with these devices.
-    pub fn new(op: &Op, devices: &Devices) -> OpRecord {
-        OpRecord {
-            op: op.action,
-            kind: op.object.kind(),
-            command: op.command(devices),
-            reason: op.reason_text(devices),
+impl Op {
+    /// The JSON of the op:
+    /// `{ "op": "create", "kind": "route", "command": "route add …", "reason": "missing" }`.
+    /// `devices` are those of the plan.
+    pub fn record(&self, devices: &Devices) -> impl Serialize + use<> {
+        #[derive(Serialize)]
+        struct Record {
+            op: Action,
+            kind: Kind,
+            command: String,
+            reason: String,
+        }
+        Record {
+            op: self.action,
+            kind: self.object.kind(),
+            command: self.command(devices),
+            reason: self.reason_text(devices),
         }
     }
 }
 
-/// A conflict: `{ "kind": "route", "desired": "10.2.0.0/16 via …", "foreign": "10.2.0.0/16 via …",
-/// "differs": ["nexthops"], "why": "10.2.0.0/16 via …; nexthops: is via …, declared via …; …" }`.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-#[non_exhaustive]
-pub struct ConflictRecord {
-    /// The kind of both objects.
-    pub kind: Kind,
-    /// What we desire, as [`crate::Object::spec`] writes it.
-    pub desired: String,
-    /// What is there.
-    pub foreign: String,
-    /// The fields that differ, in iproute2's words.
-    pub differs: Vec<&'static str>,
-    /// What is there, the fields that differ with both values, and what to write:
-    /// [`Conflict::foreign_text`].
-    pub why: String,
-}
-
-impl ConflictRecord {
-    /// The record of a conflict of a plan with these devices.
-    pub fn new(conflict: &Conflict, devices: &Devices) -> ConflictRecord {
-        ConflictRecord {
-            kind: conflict.desired.kind(),
-            desired: conflict.desired.spec(devices),
-            foreign: conflict.foreign.spec(devices),
-            differs: conflict.differences().iter().map(|it| it.field).collect(),
-            why: conflict.foreign_text(devices),
+impl Conflict {
+    /// The JSON of the conflict:
+    /// `{ "kind": "route", "desired": "10.2.0.0/16 via …", "foreign": "10.2.0.0/16 via …",
+    /// "differs": ["nexthops"], "why": "10.2.0.0/16 via …; nexthops: is via …, declared via …; …" }`.
+    fn record(&self, devices: &Devices) -> impl Serialize + use<> {
+        #[derive(Serialize)]
+        struct Record {
+            kind: Kind,
+            desired: String,
+            foreign: String,
+            differs: Vec<&'static str>,
+            why: String,
+        }
+        Record {
+            kind: self.desired.kind(),
+            desired: self.desired.spec(devices),
+            foreign: self.foreign.spec(devices),
+            differs: self.differences().iter().map(|it| it.field).collect(),
+            why: self.foreign_text(devices),
         }
     }
 }
 
 /// What becomes ours as it is: `{ "kind": "route", "object": "10.2.0.0/16 via …" }`.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Serialize)]
 struct AdoptedRecord {
     kind: Kind,
     object: String,
@@ -82,10 +69,10 @@ impl Serialize for PlanRecord<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Plan { ops, conflicts, adopted, notices, devices, .. } = self.plan;
         let mut record = serializer.serialize_struct("Plan", 5)?;
-        record.serialize_field("ops", &Each(|| ops.iter().map(|op| OpRecord::new(op, devices))))?;
+        record.serialize_field("ops", &Each(|| ops.iter().map(|op| op.record(devices))))?;
         record.serialize_field(
             "conflicts",
-            &Each(|| conflicts.iter().map(|it| ConflictRecord::new(it, devices))),
+            &Each(|| conflicts.iter().map(|it| it.record(devices))),
         )?;
         record.serialize_field(
             "adopted",

@@ -12,10 +12,10 @@ use super::index::{Id, Packed};
 use super::nexthop_table::{NexthopTable, can_point};
 use super::tracker::NexthopAssignment;
 use super::{Gateways, Routes};
-use crate::check::Check as _;
 use crate::devices::{Devices, Problem};
 use crate::domain::{DomainDevices, Located as _, Place};
 use crate::error::DesiredError;
+use crate::kinds::Check as _;
 use crate::kinds::{Kind, Link, NextHops, Nexthop, Route, RouteKey};
 use crate::ownership::{Owned, Policy};
 use crate::values::{Dev, IfName};
@@ -253,20 +253,8 @@ impl ResolvedRoutes {
                 _ => value.nexthops.clone(),
             };
             let RouteKey { table, dst, metric, tos, from } = key.unpack();
-            list.push(Route {
-                table,
-                dst,
-                metric,
-                tos,
-                from,
-                kind: value.kind,
-                nexthops,
-                src: value.src,
-                scope: value.scope,
-                metrics: value.metrics.clone(),
-                protocol: value.protocol,
-                unmodelled: value.unmodelled,
-            });
+            let metrics = value.metrics.clone();
+            list.push(Route { table, dst, metric, tos, from, nexthops, metrics, ..*value });
         }
         Ok(list)
     }

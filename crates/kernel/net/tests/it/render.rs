@@ -424,10 +424,8 @@ fn reasons_and_holds_tell_whose_an_object_is() {
 #[cfg(feature = "serde")]
 #[test]
 fn the_json_of_an_op_tells_whose_its_object_is() {
-    use trueup_net::render::OpRecord;
-
     for (op, reason) in of_owners() {
-        let json = serde_json::to_value(OpRecord::new(&op, &devices())).unwrap();
+        let json = serde_json::to_value(op.record(&devices())).unwrap();
         assert_eq!(
             json,
             serde_json::json!({

@@ -181,7 +181,7 @@ fn nexthops() -> impl Strategy<Value = NextHops> {
 }
 
 fn metrics() -> impl Strategy<Value = Metrics> {
-    let numbers = prop::collection::vec((select(&Metric::ALL[..]), any::<u32>()), 0..4);
+    let numbers = prop::collection::vec((select(Metric::ALL), any::<u32>()), 0..4);
     (numbers, opt("[a-z]{0,6}"), prop_oneof![Just(0), any::<u32>()]).prop_map(
         |(numbers, congctl, lock)| {
             let mut metrics = Metrics::default();
@@ -337,7 +337,7 @@ fn the_form_is_the_words_of_the_model() {
     assert_eq!(serde_json::to_string(&Object::from(link)).unwrap(), written);
 
     let words = |metric| serde_json::to_value(metric).unwrap();
-    for metric in Metric::ALL {
+    for metric in Metric::ALL.iter().copied() {
         assert_eq!(words(metric), metric.name());
     }
 }

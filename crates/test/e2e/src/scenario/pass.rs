@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use trueup_net::render::ConflictRecord;
 use trueup_net::{Notice, Reason};
 use trueup_netlink::Namespace;
 use trueup_reconcile::{
@@ -156,8 +155,9 @@ fn status_line(status: &Status) -> Expected {
 }
 
 fn conflict_line(conflict: &trueup_net::Conflict, devices: &trueup_net::Devices) -> String {
-    let record = ConflictRecord::new(conflict, devices);
-    format!("conflict {} {}: {}", record.kind, record.desired, record.foreign)
+    let [desired, foreign] =
+        [&conflict.desired, &conflict.foreign].map(|object| object.spec(devices));
+    format!("conflict {} {desired}: {foreign}", conflict.desired.kind())
 }
 
 fn report_lines(report: &Report) -> Vec<Expected> {

@@ -1,8 +1,7 @@
 //! The explanation as JSON.
 
 use serde::Serialize;
-use trueup::net::render::OpRecord;
-use trueup::net::{Devices, Kind};
+use trueup::net::{Action, Devices, Kind};
 use trueup::rtnl::{Explained, Explanation, Origin, Step, Whose};
 
 use super::WhyContext;
@@ -60,8 +59,10 @@ struct DeclaredRecord {
 #[serde(untagged)]
 enum StepRecord {
     Op {
-        #[serde(flatten)]
-        op: OpRecord,
+        op: Action,
+        kind: Kind,
+        command: String,
+        reason: String,
         held: bool,
         waits_for: Option<String>,
     },
@@ -117,7 +118,10 @@ impl Record {
         });
         let next = explained.next.iter().map(|step| match step {
             Step::Op { op, waits_for } => StepRecord::Op {
-                op: OpRecord::new(op, devices),
+                op: op.action,
+                kind: op.object.kind(),
+                command: op.command(devices),
+                reason: op.reason_text(devices),
                 held: op.hold.is_some(),
                 waits_for: waits_for.as_ref().map(|op| op.command(devices)),
             },

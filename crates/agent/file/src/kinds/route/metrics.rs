@@ -17,7 +17,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Metrics> {
     let mut metrics = Metrics::default();
     let mut lock = 0;
     for (key, _) in fields.iter() {
-        let Some(metric) = Metric::ALL.into_iter().find(|m| m.name() == key.name) else {
+        let Some(metric) = Metric::from_name(&key.name) else {
             continue;
         };
         let (value, locked) = fields.read(metric.name(), metric_value)?.unwrap_or_default();
@@ -73,7 +73,7 @@ pub(super) fn write(metrics: &Metrics, table: &mut Table<'static>) {
     if metrics.is_empty() {
         return;
     }
-    for metric in Metric::ALL {
+    for metric in Metric::ALL.iter().copied() {
         match metrics.value(metric) {
             Some(value) if is_locked(metrics, metric as u32) => {
                 table.set(metric.name(), text(format_args!("{LOCK}{value}")));

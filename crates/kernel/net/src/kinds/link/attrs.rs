@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 #[cfg(feature = "serde")]
 use crate::values::serial::by_word;
-use crate::values::{Dev, IfName};
+use crate::values::{Dev, IfName, words};
 
 /// The attributes of a bridge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -195,36 +195,6 @@ pub enum BondMode {
     BalanceTlb,
     /// `balance-alb`.
     BalanceAlb,
-}
-
-/// Both directions of an enumeration with numbers and iproute2's words.
-macro_rules! words {
-    ($type:ident, $number:ty: $($variant:ident = $value:literal $name:literal),+ $(,)?) => {
-        impl $type {
-            /// Every value.
-            pub const ALL: &[$type] = &[$($type::$variant),+];
-
-            /// The kernel's number.
-            pub fn number(self) -> $number {
-                match self { $($type::$variant => $value),+ }
-            }
-
-            /// iproute2's word.
-            pub fn name(self) -> &'static str {
-                match self { $($type::$variant => $name),+ }
-            }
-
-            /// The value of a number.
-            pub fn from_number(number: $number) -> Option<$type> {
-                $type::ALL.iter().copied().find(|value| value.number() == number)
-            }
-
-            /// The value of a word.
-            pub fn from_name(name: &str) -> Option<$type> {
-                $type::ALL.iter().copied().find(|value| value.name() == name)
-            }
-        }
-    };
 }
 
 words!(VlanProtocol, u16: Dot1Q = 0x8100 "802.1Q", Dot1Ad = 0x88a8 "802.1ad");

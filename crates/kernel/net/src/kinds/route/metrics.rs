@@ -1,10 +1,12 @@
 //! The metrics of a route (`RTA_METRICS`): MTU and its like, as the kernel would store them. The
 //! priority that iproute2 also calls `metric` is a field of the route.
 
+#[cfg(feature = "serde")]
+use crate::values::serial::by_word;
+use crate::values::words;
+
 /// A route metric of numeric value (`RTAX_*`), named as iproute2 names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Metric {
@@ -32,63 +34,16 @@ pub enum Metric {
     Features = 12,
     /// `RTAX_RTO_MIN`, milliseconds. TCP ignores it unless it is locked, so that a desired one
     /// always is, as iproute2 has it.
-    #[cfg_attr(feature = "serde", serde(rename = "rto_min"))]
     RtoMin = 13,
     /// `RTAX_INITRWND`, segments.
     InitRwnd = 14,
     /// `RTAX_QUICKACK`, 0 or 1.
     QuickAck = 15,
     /// `RTAX_FASTOPEN_NO_COOKIE`, 0 or 1.
-    #[cfg_attr(feature = "serde", serde(rename = "fastopen_no_cookie"))]
     FastOpenNoCookie = 17,
 }
 
 impl Metric {
-    /// Every metric, by number.
-    pub const ALL: [Metric; 15] = [
-        Metric::Mtu,
-        Metric::Window,
-        Metric::Rtt,
-        Metric::RttVar,
-        Metric::SsThresh,
-        Metric::Cwnd,
-        Metric::AdvMss,
-        Metric::Reordering,
-        Metric::HopLimit,
-        Metric::InitCwnd,
-        Metric::Features,
-        Metric::RtoMin,
-        Metric::InitRwnd,
-        Metric::QuickAck,
-        Metric::FastOpenNoCookie,
-    ];
-
-    /// The metric of a number in `RTA_METRICS`.
-    pub fn from_number(number: u16) -> Option<Metric> {
-        Metric::ALL.into_iter().find(|metric| *metric as u16 == number)
-    }
-
-    /// iproute2's word.
-    pub fn name(self) -> &'static str {
-        match self {
-            Metric::Mtu => "mtu",
-            Metric::Window => "window",
-            Metric::Rtt => "rtt",
-            Metric::RttVar => "rttvar",
-            Metric::SsThresh => "ssthresh",
-            Metric::Cwnd => "cwnd",
-            Metric::AdvMss => "advmss",
-            Metric::Reordering => "reordering",
-            Metric::HopLimit => "hoplimit",
-            Metric::InitCwnd => "initcwnd",
-            Metric::Features => "features",
-            Metric::RtoMin => "rto_min",
-            Metric::InitRwnd => "initrwnd",
-            Metric::QuickAck => "quickack",
-            Metric::FastOpenNoCookie => "fastopen_no_cookie",
-        }
-    }
-
     /// The largest value that the kernel stores (`ip_metrics_convert` in net/ipv4/metrics.c).
     fn cap(self) -> u32 {
         match self {
@@ -99,6 +54,16 @@ impl Metric {
         }
     }
 }
+
+words!(Metric, u16:
+    Mtu = 2 "mtu", Window = 3 "window", Rtt = 4 "rtt", RttVar = 5 "rttvar",
+    SsThresh = 6 "ssthresh", Cwnd = 7 "cwnd", AdvMss = 8 "advmss", Reordering = 9 "reordering",
+    HopLimit = 10 "hoplimit", InitCwnd = 11 "initcwnd", Features = 12 "features",
+    RtoMin = 13 "rto_min", InitRwnd = 14 "initrwnd", QuickAck = 15 "quickack",
+    FastOpenNoCookie = 17 "fastopen_no_cookie");
+
+#[cfg(feature = "serde")]
+by_word!(Metric: "a metric");
 
 /// The number of the congestion control algorithm.
 pub(super) const RTAX_CC_ALGO: u32 = 16;

@@ -66,8 +66,7 @@ impl<'a> DownDevices<'a> {
 /// An object that may have a part that can be made before the rest.
 pub(super) trait UsablePart: ObjectKind {
     /// Returns that part, and why the rest waits; `None` if all of the object can be made, or none.
-    fn usable_part(&self, down: &DownDevices<'_>) -> Option<(Self, Hold)> {
-        let _ = down;
+    fn usable_part(&self, _down: &DownDevices<'_>) -> Option<(Self, Hold)> {
         None
     }
 }
