@@ -2,7 +2,9 @@
 //! and whatever has an invariant by the constructor that checks it, as what is read may come from
 //! anywhere.
 
-use serde::de::Error as _;
+use std::fmt;
+
+use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{IfName, Label, LinkAddr};
@@ -13,21 +15,7 @@ use crate::domain::InterfacePattern;
 struct Text<'a>(&'a [u8]);
 
 /// Such bytes, read.
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "text, or a list of bytes")]
-enum TextBuf {
-    Text(String),
-    Bytes(Vec<u8>),
-}
-
-impl TextBuf {
-    fn into_bytes(self) -> Vec<u8> {
-        match self {
-            TextBuf::Text(text) => text.into_bytes(),
-            TextBuf::Bytes(bytes) => bytes,
-        }
-    }
-}
+struct TextBuf(Vec<u8>);
 
 impl Serialize for Text<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -35,6 +23,34 @@ impl Serialize for Text<'_> {
             Ok(text) => serializer.serialize_str(text),
             Err(_) => serializer.collect_seq(self.0),
         }
+    }
+}
+
+impl<'de> Deserialize<'de> for TextBuf {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<TextBuf, D::Error> {
+        deserializer.deserialize_any(TextVisitor)
+    }
+}
+
+struct TextVisitor;
+
+impl<'de> Visitor<'de> for TextVisitor {
+    type Value = TextBuf;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("text, or a list of bytes")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<TextBuf, E> {
+        Ok(TextBuf(text.as_bytes().to_vec()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<TextBuf, A::Error> {
+        let mut bytes = Vec::new();
+        while let Some(byte) = seq.next_element()? {
+            bytes.push(byte);
+        }
+        Ok(TextBuf(bytes))
     }
 }
 
@@ -49,7 +65,7 @@ macro_rules! by_bytes {
 
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$type, D::Error> {
-                let bytes = TextBuf::deserialize(deserializer)?.into_bytes();
+                let TextBuf(bytes) = TextBuf::deserialize(deserializer)?;
                 <$type>::from_bytes(&bytes).map_err(D::Error::custom)
             }
         })+
@@ -119,6 +135,6 @@ pub(crate) mod alias {
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Alias, D::Error> {
         let alias = Option::<TextBuf>::deserialize(from)?;
-        Ok(alias.map(|alias| alias.into_bytes().into()))
+        Ok(alias.map(|TextBuf(bytes)| bytes.into()))
     }
 }
