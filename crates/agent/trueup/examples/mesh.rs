@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use trueup::etcd::{self, EtcdStore};
 use trueup::reconcile::Hints;
-use trueup::world::{Collector, Embedded, Export, Filter, Knowledge, Seen};
+use trueup::world::{Collector, Embedded, Export, Filter, Seen};
 use trueup::world::{Session, Store, World};
 use trueup::{Config, Desired, Loop, MemoryLedger, Namespace, NextHop, NextHops, Options, Rtnl};
 use trueup::{IfName, Prefix, Route};
@@ -66,7 +66,7 @@ fn run(store: Arc<dyn Store>, host: &str) -> Result<(), Error> {
     let mut is_known = false;
     for () in changes {
         // Not to know of a host is no reason to delete its route.
-        let Knowledge::Known(known) = collector.knowledge(Seen::default()) else {
+        let Ok(known) = collector.holdings(Seen::default()) else {
             continue;
         };
         is_known |= known.is_complete();

@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 
 use etcd_client::{AuthClient, Permission, PermissionType, RoleRevokePermissionOptions};
-use trueup_world::{Access, Change, Error, ErrorKind};
+use trueup_world::{Access, Error, ErrorKind};
 
 use crate::config::Config;
 use crate::endpoints::Repeat;
@@ -58,13 +58,13 @@ impl Administrator {
     /// # Errors
     ///
     /// Those of the store. A part may be granted then: repeat the call.
-    pub fn set_role(&self, role: &str, access: &Access) -> Result<Change, Error> {
-        let mut change = Change::Unchanged;
+    pub fn set_role(&self, role: &str, access: &Access) -> Result<bool, Error> {
+        let mut is_changed = false;
         let roles = self.call((), |mut client, ()| async move {
             Ok(client.role_list().await?.roles().to_vec())
         })?;
         if !roles.iter().any(|it| it == role) {
-            change = Change::Changed;
+            is_changed = true;
             self.call(role.to_owned(), |mut client, role| async move {
                 Ok(client.role_add(role).await.map(drop)?)
             })?;
@@ -74,7 +74,7 @@ impl Administrator {
         let surplus =
             granted.iter().filter(|it| !wanted.iter().any(|wanted| is_of_same_keys(it, wanted)));
         for permission in surplus {
-            change = Change::Changed;
+            is_changed = true;
             self.revoke(role, permission)?;
         }
         // A second permission for the same keys replaces the first one.
@@ -82,13 +82,13 @@ impl Administrator {
             if granted.iter().any(|it| is_same(it, &permission)) {
                 continue;
             }
-            change = Change::Changed;
+            is_changed = true;
             let arguments = (role.to_owned(), permission);
             self.call(arguments, |mut client, (role, permission)| async move {
                 Ok(client.role_grant_permission(role, permission).await.map(drop)?)
             })?;
         }
-        Ok(change)
+        Ok(is_changed)
     }
 
     /// Adds a user, with a password. One who exists keeps his own.
@@ -96,15 +96,15 @@ impl Administrator {
     /// # Errors
     ///
     /// Those of the store.
-    pub fn add_user(&self, user: &str, password: &str) -> Result<Change, Error> {
+    pub fn add_user(&self, user: &str, password: &str) -> Result<bool, Error> {
         if self.users()?.iter().any(|it| it == user) {
-            return Ok(Change::Unchanged);
+            return Ok(false);
         }
         let arguments = (user.to_owned(), password.to_owned());
         self.call(arguments, |mut client, (user, password)| async move {
             Ok(client.user_add(user, password, None).await.map(drop)?)
         })?;
-        Ok(Change::Changed)
+        Ok(true)
     }
 
     /// Changes a user's password.
@@ -124,15 +124,15 @@ impl Administrator {
     /// # Errors
     ///
     /// Those of the store.
-    pub fn add_role(&self, user: &str, role: &str) -> Result<Change, Error> {
+    pub fn add_role(&self, user: &str, role: &str) -> Result<bool, Error> {
         let arguments = (user.to_owned(), role.to_owned());
         self.call(arguments, |mut client, (user, role)| async move {
             let has = client.user_get(user.clone()).await?;
             if has.roles().contains(&role) {
-                return Ok(Change::Unchanged);
+                return Ok(false);
             }
             client.user_grant_role(user, role).await?;
-            Ok(Change::Changed)
+            Ok(true)
         })
     }
 
@@ -142,21 +142,21 @@ impl Administrator {
     /// # Errors
     ///
     /// Those of the store; [`Invalid`](ErrorKind::Invalid) if the password is empty.
-    pub fn enforce(&self, password: &str) -> Result<Change, Error> {
+    pub fn enforce(&self, password: &str) -> Result<bool, Error> {
         if self.is_enforced {
-            return Ok(Change::Unchanged);
+            return Ok(false);
         }
         if password.is_empty() {
             let message = "the password of the user root is empty: give it one";
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        if self.add_user(ROOT, password)? == Change::Unchanged {
+        if !self.add_user(ROOT, password)? {
             self.set_password(ROOT, password)?;
         }
         // The role of that name is there always.
         self.add_role(ROOT, ROOT)?;
         self.call((), |mut client, ()| async move { Ok(client.auth_enable().await.map(drop)?) })?;
-        Ok(Change::Changed)
+        Ok(true)
     }
 
     /// Returns the names of the users.

@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 use trueup_file::exported_route;
 use trueup_reconcile::Hints;
 use trueup_world::{
-    Acceptance, Collect, Collector, CollectorConfig, Embedded, Export, Filter, Knowledge, Seen,
-    Session, World,
+    Acceptance, Collect, Collector, CollectorConfig, Embedded, Export, Filter, Seen, Session, World,
 };
 
 /// How many changes are measured.
@@ -52,7 +51,7 @@ fn measure(exports: u32) -> Result<[Vec<Duration>; 2], Box<dyn Error>> {
     let mut acceptance = Acceptance::new(&[collect], "b", exported_route);
     let mut seen = Seen::default();
     let mut take = || -> Result<usize, Box<dyn Error>> {
-        let Knowledge::Known(holdings) = collector.knowledge(seen) else {
+        let Ok(holdings) = collector.holdings(seen) else {
             return Ok(0);
         };
         acceptance.update(&holdings);

@@ -62,20 +62,6 @@ impl Default for CollectorConfig {
     }
 }
 
-/// What a [`Collector`] knows. Not to know is something else than to know that there is nothing.
-#[derive(Clone, Debug)]
-pub enum Knowledge {
-    /// There was no complete view yet: withdraw nothing.
-    Unknown {
-        /// Since when the store is not reached; none if it was not tried for long yet.
-        cut_off_since: Option<SystemTime>,
-        /// Why.
-        error: Option<Error>,
-    },
-    /// What there is, or was when the store was last reached.
-    Known(Holdings),
-}
-
 /// What was collected.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -158,9 +144,16 @@ impl Collector {
         Ok(Collector { shared, _running: running })
     }
 
-    /// Returns what it knows, with what has changed since a reader looked.
-    pub fn knowledge(&self, seen: Seen) -> Knowledge {
-        self.shared.lock().knowledge(seen, &self.shared.copy, Instant::now())
+    /// Returns what there is, or was when the store was last reached, with what has changed since a
+    /// reader looked.
+    ///
+    /// # Errors
+    ///
+    /// While there was no complete view yet: since when the store is not reached, and why; none if
+    /// it was not tried for long yet. Not to know is something else than to know that there is
+    /// nothing: withdraw nothing.
+    pub fn holdings(&self, seen: Seen) -> Result<Holdings, Option<(SystemTime, Error)>> {
+        self.shared.lock().holdings(seen, &self.shared.copy, Instant::now())
     }
 }
 

@@ -28,7 +28,7 @@ pub use acceptance::{
     Acceptance, Accepted, Collect, Contest, ContestEffect, Origin, Overlap, Protected, Refused,
     check_route,
 };
-pub use collector::{Collector, CollectorConfig, Holdings, Knowledge, Seen};
+pub use collector::{Collector, CollectorConfig, Holdings, Seen};
 pub use deploys::{Deploy, DeployedFile};
 #[cfg(feature = "embedded")]
 pub use embedded::Embedded;
@@ -40,12 +40,12 @@ pub use hash::Hash;
 pub use keys::Access;
 pub use resources::{Collected, Export, Filter, Hosts, ResourceKey};
 pub use scheduler::{Schedule, Strategy};
-pub use session::{Exported, Keeper, Renewed, Session, SessionEvent, SessionStatus};
+pub use session::{Exported, Keeper, Session, SessionEvent, SessionStatus};
 pub use store::{
     Compare, Entry, LeaseId, Limits, Revision, Store, StoreEvent, StoreMember, StoreWatch,
     Transaction, Write,
 };
 pub use watch::{Event, View, Watch, WatchConfig};
-pub use world::{Change, World};
+pub use world::World;
 
 pub use trueup_diff::Verdict;

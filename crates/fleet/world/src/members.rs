@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::session::Mark;
 use crate::watch::Decoded;
-use crate::{Change, Entry, Error, ErrorKind, Watch, WatchConfig, World};
+use crate::{Entry, Error, ErrorKind, Watch, WatchConfig, World};
 
 impl World {
     /// Returns the hosts that have a session, each with the owner of that.
@@ -58,7 +58,7 @@ impl World {
     }
 
     /// Sets how many hosts there should be; none deletes it. Only an operator may.
-    pub fn set_ideal_size(&self, size: Option<u64>) -> Result<Change, Error> {
+    pub fn set_ideal_size(&self, size: Option<u64>) -> Result<bool, Error> {
         let value = size.map(|size| size.to_string().into_bytes());
         self.update(&self.keys.size(), None, |_| Ok(value.clone()))
     }

@@ -8,7 +8,7 @@ use crate::keys::check_part;
 use crate::session::Mark;
 use crate::watch::Decoded;
 use crate::world::ATTEMPTS;
-use crate::{Change, Entry, Error, ErrorKind, LeaseId, Revision, Watch, WatchConfig, World};
+use crate::{Entry, Error, ErrorKind, LeaseId, Revision, Watch, WatchConfig, World};
 
 /// The hosts that are meant: one, or any.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -271,7 +271,7 @@ impl World {
     /// [`Invalid`](ErrorKind::Invalid) if the export does not [persist](Export::persist), or its
     /// key is too long; [`Denied`](ErrorKind::Denied) without a grant of the recipient; those of
     /// the store.
-    pub fn put_export(&self, export: &Export) -> Result<Change, Error> {
+    pub fn put_export(&self, export: &Export) -> Result<bool, Error> {
         if !export.persist {
             let message = "without a session an export has to outlive its exporter: let it persist";
             return Err(Error::new(ErrorKind::Invalid, message));
@@ -292,7 +292,7 @@ impl World {
     /// # Errors
     ///
     /// [`Denied`](ErrorKind::Denied) for a key of another host; those of the store.
-    pub fn delete_export(&self, key: &ResourceKey) -> Result<Change, Error> {
+    pub fn delete_export(&self, key: &ResourceKey) -> Result<bool, Error> {
         key.check_exporter(self.host())?;
         self.update(&self.keys.resource(key), None, |_| Ok(None))
     }

@@ -7,9 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::keys::check_part;
 use crate::watch::{Content, Decoded};
 use crate::world::{fence, write};
-use crate::{
-    Change, Entry, Error, ErrorKind, Hash, Session, Transaction, Watch, WatchConfig, World,
-};
+use crate::{Entry, Error, ErrorKind, Hash, Session, Transaction, Watch, WatchConfig, World};
 
 /// How a leader chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,12 +116,12 @@ impl Session {
     }
 
     /// Leads a scheduler if no other host does: chooses from the hosts that offer themselves.
-    /// Returns what it did; none if another host leads. [`schedule`](Self::schedule) calls it when
+    /// Returns true if it wrote another choice; none if another host leads. [`schedule`](Self::schedule) calls it when
     /// it is due.
     ///
     /// Two hosts that both take themselves for the leader do no harm: a choice is written only by
     /// the one whose key is in the store, on top of the choice that it has read.
-    pub fn lead(&self, scheduler: &str, schedule: Schedule) -> Result<Option<Change>, Error> {
+    pub fn lead(&self, scheduler: &str, schedule: Schedule) -> Result<Option<bool>, Error> {
         check_part("a scheduler", scheduler.as_bytes())?;
         let world = self.world();
         let leader = world.keys.shared("leaders", scheduler);
@@ -153,10 +151,10 @@ impl Session {
             transaction.writes.push(write(&key, Some(value), None));
         }
         if transaction.writes.is_empty() {
-            return Ok(Some(Change::Unchanged));
+            return Ok(Some(false));
         }
         let written = world.store.commit(&transaction)?;
-        Ok(written.map(|_| if is_same { Change::Unchanged } else { Change::Changed }))
+        Ok(written.map(|_| !is_same))
     }
 }
 

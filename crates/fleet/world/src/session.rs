@@ -66,20 +66,6 @@ pub struct SessionStatus {
     pub ended: Option<Error>,
 }
 
-/// What [`Session::renew`] found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Renewed {
-    /// The lease goes on, for this long from now.
-    Alive(Duration),
-    /// The lease had ended, or an export had failed: all is exported again.
-    Restored {
-        /// The exports that are made again.
-        exported: usize,
-        /// Those that are not. Unless they are refused, the next call tries again.
-        failed: usize,
-    },
-}
-
 /// How often a step is tried anew because something changed in between.
 const ATTEMPTS: usize = 8;
 
@@ -130,17 +116,18 @@ impl Session {
     }
 
     /// Renews the lease, and checks that the session's key is still this session's. If the lease
-    /// has ended, grants another one, and exports again.
+    /// has ended, grants another one. Returns the exports if it had to make all of them again, since
+    /// the lease had ended or one had failed. Unless one is refused, the next call tries it again.
     ///
     /// # Errors
     ///
     /// [`Conflict`](ErrorKind::Conflict) if another session has the host now; those of the store.
-    pub fn renew(&self) -> Result<Renewed, Error> {
+    pub fn renew(&self) -> Result<Option<Exported>, Error> {
         self.renew_and_check(true)
     }
 
     /// As [`renew`](Self::renew); the session's key is checked if this is true.
-    fn renew_and_check(&self, is_checked: bool) -> Result<Renewed, Error> {
+    fn renew_and_check(&self, is_checked: bool) -> Result<Option<Exported>, Error> {
         let result = self.renew_once(is_checked);
         let mut status = lock(&self.0.status);
         match &result {
@@ -152,20 +139,20 @@ impl Session {
         result
     }
 
-    fn renew_once(&self, is_checked: bool) -> Result<Renewed, Error> {
+    fn renew_once(&self, is_checked: bool) -> Result<Option<Exported>, Error> {
         if let Some(ended) = lock(&self.0.status).ended.clone() {
             return Err(ended);
         }
         let (lease, value) = lock(&self.0.current).clone();
         match self.0.world.store.renew(lease) {
-            Ok(ttl) => {
+            Ok(_) => {
                 let is_behind = self.0.is_behind.load(Ordering::SeqCst);
                 if !is_checked && !is_behind {
-                    return Ok(Renewed::Alive(ttl));
+                    return Ok(None);
                 }
                 let entry = self.0.world.entry(&self.key())?;
                 if entry.is_some_and(|it| it.value == value && it.lease == Some(lease)) {
-                    return if is_behind { self.restore() } else { Ok(Renewed::Alive(ttl)) };
+                    return if is_behind { self.restore() } else { Ok(None) };
                 }
             }
             Err(error) if error.kind() == ErrorKind::LeaseEnded => {}
@@ -181,11 +168,9 @@ impl Session {
         self.restore()
     }
 
-    fn restore(&self) -> Result<Renewed, Error> {
+    fn restore(&self) -> Result<Option<Exported>, Error> {
         let mut state = lock(&self.0.state);
-        let exported = self.sync_all(&mut state)?;
-        let failed = exported.outcomes.values().filter(|it| it.is_err()).count();
-        Ok(Renewed::Restored { exported: exported.outcomes.len() - failed, failed })
+        self.sync_all(&mut state).map(Some)
     }
 
     /// Ends the session, and with it what it exported, at once. A session that is only dropped

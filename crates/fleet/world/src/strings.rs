@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::keys::check_part;
 use crate::watch::Decoded;
-use crate::{Change, Entry, Error, ErrorKind, Watch, WatchConfig, World};
+use crate::{Entry, Error, ErrorKind, Watch, WatchConfig, World};
 
 impl World {
     /// Returns the string of a namespace, or none if there is none.
@@ -18,7 +18,7 @@ impl World {
     }
 
     /// Sets the string of a namespace. Setting what is set changes nothing.
-    pub fn set_string(&self, namespace: &str, value: &str) -> Result<Change, Error> {
+    pub fn set_string(&self, namespace: &str, value: &str) -> Result<bool, Error> {
         check_part("a namespace", namespace.as_bytes())?;
         let key = self.keys.shared("strings", namespace);
         self.update(&key, None, |_| Ok(Some(value.into())))
@@ -35,7 +35,7 @@ impl World {
         namespace: &str,
         expected: Option<&str>,
         value: Option<&str>,
-    ) -> Result<Change, Error> {
+    ) -> Result<bool, Error> {
         check_part("a namespace", namespace.as_bytes())?;
         let key = self.keys.shared("strings", namespace);
         let mut is_again = false;
@@ -53,7 +53,7 @@ impl World {
     }
 
     /// Deletes the string of a namespace. A missing one is no error.
-    pub fn delete_string(&self, namespace: &str) -> Result<Change, Error> {
+    pub fn delete_string(&self, namespace: &str) -> Result<bool, Error> {
         let key = self.keys.shared("strings", namespace);
         self.update(&key, None, |_| Ok(None))
     }
@@ -73,14 +73,14 @@ impl World {
     }
 
     /// Sets this host's value in the map of a namespace. It outlives the host: delete it.
-    pub fn set_own_string(&self, namespace: &str, value: &str) -> Result<Change, Error> {
+    pub fn set_own_string(&self, namespace: &str, value: &str) -> Result<bool, Error> {
         check_part("a namespace", namespace.as_bytes())?;
         let key = self.keys.named_of_host(self.host(), "strings", namespace);
         self.update(&key, None, |_| Ok(Some(value.into())))
     }
 
     /// Deletes this host's value from the map of a namespace. A missing one is no error.
-    pub fn delete_own_string(&self, namespace: &str) -> Result<Change, Error> {
+    pub fn delete_own_string(&self, namespace: &str) -> Result<bool, Error> {
         let key = self.keys.named_of_host(self.host(), "strings", namespace);
         self.update(&key, None, |_| Ok(None))
     }

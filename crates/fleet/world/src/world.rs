@@ -9,21 +9,13 @@ use crate::{Compare, Entry, Error, ErrorKind, LeaseId, Revision, Store, Transact
 /// The world, as one host sees it. Clones share the connection.
 ///
 /// Each call blocks for the store's timeout at most, times the few requests that it makes. It fails
-/// with the errors of the store; what else it fails with is said there.
+/// with the errors of the store; what else it fails with is said there. A write returns true if
+/// something was written, and false if it was so already: then no watch has an event.
 #[derive(Clone)]
 pub struct World {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) keys: Keys,
     host: Arc<str>,
-}
-
-/// What a write did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Change {
-    /// It was so already: nothing is written, and no watch has an event.
-    Unchanged,
-    /// It is written.
-    Changed,
 }
 
 /// How often a write is tried anew because another writer was first.
@@ -74,13 +66,13 @@ impl World {
 
     /// Sets a key to what `decide` makes of its value, or deletes it, on condition that no other
     /// writer has written in between. So it is safe to try anew when another writer was first, or
-    /// when it is not known whether the write took effect.
+    /// when it is not known whether the write took effect. Returns true if something was written.
     pub(crate) fn update(
         &self,
         key: &[u8],
         lease: Option<LeaseId>,
         mut decide: impl FnMut(Option<&Entry>) -> Result<Option<Vec<u8>>, Error>,
-    ) -> Result<Change, Error> {
+    ) -> Result<bool, Error> {
         let mut is_unknown = None;
         for _ in 0..ATTEMPTS {
             let entry = match self.entry(key) {
@@ -94,17 +86,14 @@ impl World {
                 _ => false,
             };
             if is_same {
-                return Ok(match is_unknown {
-                    Some(_) => Change::Changed,
-                    None => Change::Unchanged,
-                });
+                return Ok(is_unknown.is_some());
             }
             let transaction = Transaction {
                 compares: vec![fence(key, entry.as_ref())],
                 writes: vec![write(key, value, lease)],
             };
             match self.store.commit(&transaction) {
-                Ok(Some(_)) => return Ok(Change::Changed),
+                Ok(Some(_)) => return Ok(true),
                 Ok(None) => {}
                 Err(error) if error.kind() == ErrorKind::Indeterminate => is_unknown = Some(error),
                 Err(error) => return Err(error),

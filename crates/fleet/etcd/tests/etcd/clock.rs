@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use trueup_world::{Event, Export, Filter, Renewed, Session, WatchConfig, World};
+use trueup_world::{Event, Export, Filter, Session, WatchConfig, World};
 
 use crate::help::{SOON, one, open};
 
@@ -53,10 +53,10 @@ fn host(file: &Path) {
         };
         assert!(jump > Duration::from_secs(100_000), "the wall clock has not jumped: {jump:?}");
         assert!(begun.elapsed() < SOON, "the other clock has");
-        match session.renew().unwrap() {
-            Renewed::Alive(rest) => assert!(rest > ttl / 2 && rest <= ttl, "{rest:?}"),
-            other => panic!("{off}: {other:?}"),
-        }
+        let restored = session.renew().unwrap();
+        assert!(restored.is_none(), "{off}: {restored:?}");
+        let rest = world.store().renew(session.lease()).unwrap();
+        assert!(rest > ttl / 2 && rest <= ttl, "{off}: {rest:?}");
         let export = [Export::new("route", "x", off)];
         session.declare(&export).unwrap().into_result().unwrap();
         match watch.next(SOON).unwrap() {

@@ -2,7 +2,7 @@
 
 use trueup_contracts::etcd::Cluster;
 use trueup_etcd::{Administrator, EtcdStore};
-use trueup_world::{Access, Change, ErrorKind, Export, Filter, Revision, Store, World};
+use trueup_world::{Access, ErrorKind, Export, Filter, Revision, Store, World};
 
 use crate::access::user;
 use crate::help::{assert_kind, one, open, put};
@@ -34,9 +34,9 @@ pub(crate) fn a_host_does_nothing_in_the_name_of_another() {
     let (a, b) = (world(&cluster, "a"), world(&cluster, "b"));
     let to_any = Export::new("route", "pods", "a").persist();
     let to_c = Export::new("route", "secret", "a").persist().to("c");
-    assert_eq!(a.put_export(&to_any).unwrap(), Change::Changed);
-    assert_eq!(a.put_export(&to_any).unwrap(), Change::Unchanged);
-    assert_eq!(a.put_export(&to_c).unwrap(), Change::Changed);
+    assert!(a.put_export(&to_any).unwrap());
+    assert!(!a.put_export(&to_any).unwrap());
+    assert!(a.put_export(&to_c).unwrap());
     // Only a grant of the recipient lets a host export to it.
     let to_a = Export::new("route", "pods", "b").persist().to("a");
     assert_kind(b.put_export(&to_a), ErrorKind::Denied);
@@ -84,13 +84,13 @@ pub(crate) fn a_role_is_made_once_and_follows_what_is_granted() {
         let access = Access::of_host(PREFIX, "a", recipients).unwrap();
         administrator.set_role("a", &access).unwrap()
     };
-    assert_eq!(role(&["c".to_owned()]), Change::Changed);
-    assert_eq!(role(&["c".to_owned()]), Change::Unchanged);
-    assert_eq!(administrator.add_user("a", "a").unwrap(), Change::Changed);
+    assert!(role(&["c".to_owned()]));
+    assert!(!role(&["c".to_owned()]));
+    assert!(administrator.add_user("a", "a").unwrap());
     let again = administrator.add_user("a", "other").unwrap();
-    assert_eq!(again, Change::Unchanged);
-    assert_eq!(administrator.add_role("a", "a").unwrap(), Change::Changed);
-    assert_eq!(administrator.add_role("a", "a").unwrap(), Change::Unchanged);
+    assert!(!again);
+    assert!(administrator.add_role("a", "a").unwrap());
+    assert!(!administrator.add_role("a", "a").unwrap());
     // A user root of before, whose password is not known, is no way to be locked out.
     administrator.add_user("root", "forgotten").unwrap();
     assert_kind(administrator.enforce(""), ErrorKind::Invalid);
@@ -101,10 +101,10 @@ pub(crate) fn a_role_is_made_once_and_follows_what_is_granted() {
     a.put_export(&to_c).unwrap();
     let administrator = Administrator::connect(cluster.admin_config()).unwrap();
     assert!(administrator.is_enforced());
-    assert_eq!(administrator.enforce("other").unwrap(), Change::Unchanged);
+    assert!(!administrator.enforce("other").unwrap());
     let access = Access::of_host(PREFIX, "a", &[]).unwrap();
     let taken = administrator.set_role("a", &access).unwrap();
-    assert_eq!(taken, Change::Changed);
+    assert!(taken);
     let to_c = Export::new("route", "more", "a").persist().to("c");
     assert_kind(a.put_export(&to_c), ErrorKind::Denied);
 
@@ -113,7 +113,7 @@ pub(crate) fn a_role_is_made_once_and_follows_what_is_granted() {
     administrator.add_user("o", "o").unwrap();
     administrator.add_role("o", "operators").unwrap();
     let operator = world(&cluster, "o");
-    assert_eq!(operator.set_ideal_size(Some(3)).unwrap(), Change::Changed);
+    assert!(operator.set_ideal_size(Some(3)).unwrap());
     let export = Export::new("route", "pods", "o").persist();
     assert_kind(operator.put_export(&export), ErrorKind::Denied);
     assert_kind(a.set_ideal_size(None), ErrorKind::Denied);

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use trueup_reconcile::Hints;
 use trueup_world::{
-    Collector, CollectorConfig, Export, Filter, Knowledge, Revision, Seen, Session, Store,
-    StoreEvent, Transaction, World, Write,
+    Collector, CollectorConfig, Export, Filter, Revision, Seen, Session, Store, StoreEvent,
+    Transaction, World, Write,
 };
 
 use crate::help::{SOON, one, open, put, set};
@@ -155,13 +155,12 @@ pub(crate) fn a_host_that_exports_without_end_costs_a_reader_what_it_stores() {
     let reader = world("reader");
     let collector =
         Collector::start(&reader, &[Filter::kind("route")], config, Hints::new(|| {})).unwrap();
-    let knows = |data: &str| match collector.knowledge(Seen::default()) {
-        Knowledge::Unknown { .. } => false,
-        Knowledge::Known(held) => {
+    let knows = |data: &str| {
+        collector.holdings(Seen::default()).is_ok_and(|held| {
             let of_good = held.resources().find(|it| it.0.exporter == "good");
             held.changes.len() as u64 == count + 1
                 && of_good.is_some_and(|it| it.1.value == data.as_bytes())
-        }
+        })
     };
     let wait = |what: &str, data: &str| {
         while !knows(data) {

@@ -7,9 +7,7 @@ use std::time::{Duration, Instant};
 
 use trueup_reconcile::Hints;
 use trueup_testkit::wait_until;
-use trueup_world::{
-    Collector, CollectorConfig, Error, ErrorKind, Filter, Holdings, Knowledge, Seen, World,
-};
+use trueup_world::{Collector, CollectorConfig, Error, ErrorKind, Filter, Holdings, Seen, World};
 
 use crate::fake::{Answers, Member, Read};
 use crate::{ENTRIES, SENT, SOON, limits, open, wire};
@@ -38,10 +36,7 @@ fn collector(member: &Member) -> Collector {
 }
 
 fn held(collector: &Collector) -> Option<Holdings> {
-    match collector.knowledge(Seen::default()) {
-        Knowledge::Known(held) => Some(held),
-        Knowledge::Unknown { .. } => None,
-    }
+    collector.holdings(Seen::default()).ok()
 }
 
 fn cut_off(collector: &Collector) -> Option<Error> {

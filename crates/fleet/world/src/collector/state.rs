@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::damping::Damping;
 use super::deletions::Deletions;
 use super::liveness::Liveness;
-use super::{CollectorConfig, Holdings, Knowledge, SLICE};
+use super::{CollectorConfig, Holdings, SLICE};
 use crate::{Entry, Error, LeaseId, ResourceKey, Revision};
 
 /// A session or a declaration: its lease; none if it has none, or is malformed.
@@ -245,10 +245,14 @@ impl State {
     }
 
     /// Returns what is known, with what has changed since a reader looked.
-    pub(super) fn knowledge(&self, seen: Seen, told: &impl Told, now: Instant) -> Knowledge {
+    pub(super) fn holdings(
+        &self,
+        seen: Seen,
+        told: &impl Told,
+        now: Instant,
+    ) -> Result<Holdings, Option<(SystemTime, Error)>> {
         if !self.is_known {
-            let (since, error) = self.cut_off.clone().unzip();
-            return Knowledge::Unknown { cut_off_since: since, error };
+            return Err(self.cut_off.clone());
         }
         let is_withdrawn = self.is_withdrawn(now);
         let since = self.changes.since(seen, is_withdrawn);
@@ -262,7 +266,7 @@ impl State {
             let kept = self.deletions.of_host(host);
             (kept > 0).then(|| (host.clone(), kept))
         });
-        Knowledge::Known(Holdings {
+        Ok(Holdings {
             revision: self.revision,
             changes,
             is_all: since.is_none(),

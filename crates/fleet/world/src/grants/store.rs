@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use super::{Grants, GrantsCheck, GrantsError};
 use crate::watch::Decoded;
-use crate::{Change, Error, ErrorKind, Watch, WatchConfig, World};
+use crate::{Error, ErrorKind, Watch, WatchConfig, World};
 
 impl World {
     /// Returns the signed list of grants as it is in the store, unverified; none if there is none.
@@ -44,7 +44,7 @@ impl World {
         signed: &[u8],
         check: &GrantsCheck,
         now: SystemTime,
-    ) -> Result<Change, Error> {
+    ) -> Result<bool, Error> {
         let grants = check
             .open(signed)
             .and_then(|grants| grants.check_time(now).map(|()| grants))

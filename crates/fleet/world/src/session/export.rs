@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Session, lock};
-use crate::{Change, Error, ErrorKind, Export, ResourceKey, Revision};
+use crate::{Error, ErrorKind, Export, ResourceKey, Revision};
 
 /// What became of a batch of exports.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Exported {
-    /// The outcome of each, exactly one, by its key.
-    pub outcomes: BTreeMap<ResourceKey, Result<Change, Error>>,
+    /// The outcome of each, exactly one, by its key: true if it was written, false if it was so
+    /// already.
+    pub outcomes: BTreeMap<ResourceKey, Result<bool, Error>>,
     /// How many transactions were written: 0 if nothing was to be written, and more than one if the
     /// batch was split. Readers see each as a whole, and a state between two.
     pub transactions: usize,
@@ -31,9 +32,14 @@ impl Exported {
         }
     }
 
+    /// Returns how many exports failed.
+    pub fn failed(&self) -> usize {
+        self.outcomes.values().filter(|it| it.is_err()).count()
+    }
+
     /// True if something was written.
     pub fn is_changed(&self) -> bool {
-        self.outcomes.values().any(|it| matches!(it, Ok(Change::Changed)))
+        self.outcomes.values().any(|it| matches!(it, Ok(true)))
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
-use super::{Renewed, Session, is_cut_off};
+use super::{Exported, Session, is_cut_off};
 use crate::{Error, threads};
 
 /// A thread that [keeps](Session::keep) a session alive, or [leads](Session::schedule) a scheduler
@@ -92,12 +92,12 @@ impl Session {
             unchecked += 1;
             let renewed = self.renew_and_check(unchecked >= CHECKED);
             unchecked = match &renewed {
-                Ok(Renewed::Alive(_)) => unchecked % CHECKED,
+                Ok(None) => unchecked % CHECKED,
                 // Whatever it was, it may concern the key.
                 _ => CHECKED,
             };
             let event = match renewed {
-                Ok(renewed) => reported.renewed(&renewed),
+                Ok(renewed) => reported.renewed(renewed.as_ref()),
                 Err(error) if self.status().ended.is_some() => {
                     report(SessionEvent::Ended(error));
                     return;
@@ -129,15 +129,17 @@ struct Reported {
 }
 
 impl Reported {
-    fn renewed(&mut self, renewed: &Renewed) -> Option<SessionEvent> {
+    fn renewed(&mut self, restored: Option<&Exported>) -> Option<SessionEvent> {
         let before = std::mem::take(self);
-        match *renewed {
-            Renewed::Restored { exported, failed } => {
+        match restored {
+            Some(restored) => {
+                let failed = restored.failed();
+                let exported = restored.outcomes.len() - failed;
                 self.not_made = (exported == 0).then_some(failed);
                 let is_new = self.not_made.is_none() || self.not_made != before.not_made;
                 is_new.then_some(SessionEvent::Restored { exported, failed })
             }
-            Renewed::Alive(_) => {
+            None => {
                 (before.is_cut_off || before.failure.is_some()).then_some(SessionEvent::Reconnected)
             }
         }

@@ -7,7 +7,7 @@ use super::{ATTEMPTS, Session, State, lock};
 use crate::threads::{Running, Stopped};
 use crate::watch::Event;
 use crate::world::{fence, write};
-use crate::{Change, Error, ErrorKind, Schedule, Transaction, Watch, WatchConfig};
+use crate::{Error, ErrorKind, Schedule, Transaction, Watch, WatchConfig};
 
 /// How often it is tried again after a failure, while nothing changes.
 const RETRY: Duration = Duration::from_secs(1);
@@ -64,9 +64,8 @@ impl Session {
                 report(SessionEvent::Ended(error));
                 return;
             }
-            let led = self.lead(scheduler, schedule).and_then(|change| {
-                let is_changed = change == Some(Change::Changed);
-                is_changed.then(|| self.world().choice(scheduler)).transpose()
+            let led = self.lead(scheduler, schedule).and_then(|is_changed| {
+                is_changed.unwrap_or(false).then(|| self.world().choice(scheduler)).transpose()
             });
             match led {
                 Ok(choice) => {

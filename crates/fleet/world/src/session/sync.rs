@@ -7,9 +7,7 @@ use std::sync::atomic::Ordering;
 use super::{ATTEMPTS, Exported, Session, State, lock};
 use crate::resources::is_few;
 use crate::world::{fence, write};
-use crate::{
-    Change, Compare, Entry, Error, ErrorKind, Hosts, ResourceKey, Revision, Transaction, Write,
-};
+use crate::{Compare, Entry, Error, ErrorKind, Hosts, ResourceKey, Revision, Transaction, Write};
 
 /// One write to be made.
 struct Step {
@@ -160,7 +158,7 @@ impl Session {
             if is_same {
                 let done = exported.outcomes.get(key).is_some_and(Result::is_ok);
                 if !done {
-                    exported.outcomes.insert(key.clone(), Ok(Change::Unchanged));
+                    exported.outcomes.insert(key.clone(), Ok(false));
                 }
                 continue;
             }
@@ -188,13 +186,13 @@ impl Session {
         while !rest.is_empty() {
             let count = if alone > 0 { 1 } else { self.fitting(rest) };
             let (batch, behind) = rest.split_at(count);
-            let mut note = |steps: &[Step], outcome: Result<Change, Error>| {
+            let mut note = |steps: &[Step], outcome: Result<bool, Error>| {
                 let all = steps.iter().map(|it| (it.key.clone(), outcome.clone()));
                 exported.outcomes.extend(all);
             };
             match self.commit(state, batch) {
                 Ok(revision) => {
-                    note(batch, Ok(Change::Changed));
+                    note(batch, Ok(true));
                     exported.transactions += 1;
                     exported.revision = Some(revision);
                 }
@@ -213,7 +211,7 @@ impl Session {
                 Err(error) => {
                     if error.kind() == ErrorKind::Indeterminate {
                         // If it is found as it should be next time, it was this that wrote it.
-                        note(batch, Ok(Change::Changed));
+                        note(batch, Ok(true));
                     }
                     return Err(error);
                 }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use trueup_contracts::world::Gate;
 use trueup_world::{
-    Embedded, Entry, Error, ErrorKind, Event, Export, Filter, Renewed, ResourceKey, Revision,
-    Session, Store, View, Watch, WatchConfig, World,
+    Embedded, Entry, Error, ErrorKind, Event, Export, Filter, ResourceKey, Revision, Session,
+    Store, View, Watch, WatchConfig, World,
 };
 
 use crate::faults::Faults;
@@ -237,8 +237,8 @@ impl Run {
         let host = &mut self.hosts[at];
         let Some(session) = &host.session else { return };
         match session.renew() {
-            Ok(Renewed::Alive(_)) => host.renewed = self.now,
-            Ok(Renewed::Restored { failed: 0, .. }) => {
+            Ok(None) => host.renewed = self.now,
+            Ok(Some(restored)) if restored.failed() == 0 => {
                 self.counts.losses += 1;
                 host.exports = Some(host.declared.clone());
                 // What an earlier process exported, and this one has not declared, may be there.
@@ -247,7 +247,7 @@ impl Run {
                     host.exports = None;
                 }
             }
-            Ok(Renewed::Restored { .. }) => host.exports = None,
+            Ok(Some(_)) => host.exports = None,
             Err(error) => host.failed(&error),
         }
     }

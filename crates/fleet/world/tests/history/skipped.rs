@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use trueup_reconcile::{Hints, MemoryLedger, PassInput, Report as _, Source as _};
 use trueup_world::{
     Collector, CollectorConfig, Embedded, Entry, Error, ErrorKind, Event, Export, Exporter, Filter,
-    Knowledge, LeaseId, Limits, Revision, Seen, Session, Store, StoreEvent, StoreMember,
-    StoreWatch, Transaction, Watch, WatchConfig, World, Write,
+    Holdings, LeaseId, Limits, Revision, Seen, Session, Store, StoreEvent, StoreMember, StoreWatch,
+    Transaction, Watch, WatchConfig, World, Write,
 };
 
 /// What is skipped, and how often was called.
@@ -209,12 +209,9 @@ fn a_quiet_watch_asks_how_far_it_is_only_for_a_mark() {
     let all = [Export::new("k", "x", "last")];
     session.declare(&all).unwrap().into_result().unwrap();
     let begun = Instant::now();
-    let is_complete = || match collector.knowledge(Seen::default()) {
-        Knowledge::Known(held) => held.is_complete() && held.changes.len() == 1,
-        Knowledge::Unknown { .. } => false,
-    };
-    while !is_complete() {
-        assert!(begun.elapsed() < SOON, "{:?}", collector.knowledge(Seen::default()));
+    let is_complete = |held: Holdings| held.is_complete() && held.changes.len() == 1;
+    while !collector.holdings(Seen::default()).is_ok_and(is_complete) {
+        assert!(begun.elapsed() < SOON, "{:?}", collector.holdings(Seen::default()));
         thread::sleep(Duration::from_millis(10));
     }
     let questions = skips.questions.load(Ordering::SeqCst);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use proptest::prelude::*;
 
 use super::state::{Changed, Event, Lease, State, Told, View};
-use super::{CollectorConfig, Holdings, Knowledge, SLICE, Seen};
+use super::{CollectorConfig, Holdings, SLICE, Seen};
 use crate::{Entry, Error, ErrorKind, Hosts, LeaseId, ResourceKey, Revision};
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -261,13 +261,6 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
-fn known(knowledge: Knowledge) -> Holdings {
-    match knowledge {
-        Knowledge::Known(holdings) => holdings,
-        unknown @ Knowledge::Unknown { .. } => panic!("{unknown:?}"),
-    }
-}
-
 /// Takes in what has changed since a reader looked.
 fn read(shown: &mut BTreeMap<ResourceKey, Arc<Entry>>, holdings: &Holdings) {
     if holdings.is_all {
@@ -322,11 +315,11 @@ proptest! {
                 Happening::Pass(time) => now += time,
             }
             prop_assert_eq!(state.settle(now), scan.settle(now));
-            let holdings = known(state.knowledge(seen, &copied, now));
+            let holdings = state.holdings(seen, &copied, now).unwrap();
             read(&mut shown, &holdings);
             seen = holdings.seen;
             prop_assert!(shown.keys().eq(scan.held.keys()));
-            let all = known(state.knowledge(Seen::default(), &copied, now));
+            let all = state.holdings(Seen::default(), &copied, now).unwrap();
             prop_assert!(all.is_all && all.resources().eq(&shown));
             prop_assert_eq!(state.liveness.incomplete(), &scan.incomplete());
             prop_assert_eq!(state.awaited(), scan.awaited());
@@ -397,7 +390,7 @@ impl Followed {
     /// Looks at what is shown, as a reader does that was told of a change.
     fn look(&mut self, is_changed: bool) {
         let is_changed = self.state.settle(self.now) || is_changed;
-        let holdings = known(self.state.knowledge(self.seen, &self.copied, self.now));
+        let holdings = self.state.holdings(self.seen, &self.copied, self.now).unwrap();
         let mut shown = self.shown.clone();
         read(&mut shown, &holdings);
         self.seen = holdings.seen;
@@ -423,7 +416,7 @@ impl Followed {
     }
 
     fn holdings(&self) -> Holdings {
-        known(self.state.knowledge(Seen::default(), &self.copied, self.now))
+        self.state.holdings(Seen::default(), &self.copied, self.now).unwrap()
     }
 }
 

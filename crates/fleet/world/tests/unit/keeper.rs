@@ -1,7 +1,7 @@
 //! What a keeper reports.
 
 use super::*;
-use crate::ErrorKind;
+use crate::{ErrorKind, Export};
 
 #[test]
 fn what_lasts_is_reported_once_and_so_is_its_end() {
@@ -17,11 +17,16 @@ fn what_lasts_is_reported_once_and_so_is_its_end() {
     assert!(reported.failed(full(), None).is_none(), "it lasts");
     let another = Error::new(ErrorKind::Store, "permission denied");
     assert!(matches!(reported.failed(another, None), Some(SessionEvent::Failed(_))));
-    let alive = Renewed::Alive(Duration::from_secs(5));
-    assert!(matches!(reported.renewed(&alive), Some(SessionEvent::Reconnected)));
-    assert!(reported.renewed(&alive).is_none());
-    let restored = |exported, failed| Renewed::Restored { exported, failed };
-    assert!(reported.renewed(&restored(0, 2)).is_some());
-    assert!(reported.renewed(&restored(0, 2)).is_none());
-    assert!(reported.renewed(&restored(1, 1)).is_some());
+    assert!(matches!(reported.renewed(None), Some(SessionEvent::Reconnected)));
+    assert!(reported.renewed(None).is_none());
+    let restored = |made: usize, failed: usize| {
+        let outcomes = (0..made + failed).map(|at| {
+            let key = Export::new("k", [at as u8], "").key("a");
+            (key, if at < made { Ok(true) } else { Err(full()) })
+        });
+        Exported { outcomes: outcomes.collect(), ..Exported::default() }
+    };
+    assert!(reported.renewed(Some(&restored(0, 2))).is_some());
+    assert!(reported.renewed(Some(&restored(0, 2))).is_none());
+    assert!(reported.renewed(Some(&restored(1, 1))).is_some());
 }

@@ -10,7 +10,7 @@ use trueup_reconcile::{
 };
 use trueup_world::{
     Access, Collector, CollectorConfig, ErrorKind, Export, ExportReport, Exporter, Filter,
-    Holdings, Knowledge, Seen, SessionEvent, Transaction, Verdict, World, Write,
+    Holdings, Seen, SessionEvent, Transaction, Verdict, World, Write,
 };
 
 use super::{
@@ -286,10 +286,7 @@ fn collector_with(
 }
 
 fn known(collector: &Collector) -> Option<Holdings> {
-    match collector.knowledge(Seen::default()) {
-        Knowledge::Known(holdings) => Some(holdings),
-        Knowledge::Unknown { .. } => None,
-    }
+    collector.holdings(Seen::default()).ok()
 }
 
 /// The names of what a collector holds.
@@ -310,10 +307,7 @@ fn a_collector_that_has_seen_nothing_knows_nothing(fixture: &dyn Fixture) {
         return;
     }
     let (b, _) = collector(fixture, "b", Some(Duration::ZERO));
-    eventually("cut off", || match b.knowledge(Seen::default()) {
-        Knowledge::Unknown { cut_off_since, error } => cut_off_since.and(error),
-        Knowledge::Known(holdings) => panic!("{holdings:?}"),
-    });
+    eventually("cut off", || b.holdings(Seen::default()).unwrap_err());
     fixture.heal("b");
     eventually_held(&b, &["x"]);
 }
@@ -504,9 +498,6 @@ fn a_collector_that_is_denied_knows_nothing_and_says_why(fixture: &dyn Fixture) 
     let hints = Hints::new(|| {});
     let collector = Collector::start(&liar, &[Filter::all()], CollectorConfig::default(), hints);
     let collector = collector.unwrap();
-    let error = eventually("an error", || match collector.knowledge(Seen::default()) {
-        Knowledge::Unknown { error, .. } => error,
-        Knowledge::Known(holdings) => panic!("{holdings:?}"),
-    });
+    let (_, error) = eventually("an error", || collector.holdings(Seen::default()).unwrap_err());
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
 }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use trueup_world::{
-    Access, Change, Deploy, Error, ErrorKind, Event, Hash, Schedule, Session, Strategy,
-    Transaction, World, Write,
+    Access, Deploy, Error, ErrorKind, Event, Hash, Schedule, Session, Strategy, Transaction, World,
+    Write,
 };
 
 use super::{
@@ -270,8 +270,8 @@ fn a_leader_chooses_from_the_offers(fixture: &dyn Fixture) {
     b.offer("s").unwrap();
     b.offer("s").unwrap();
     c.offer("other").unwrap();
-    assert_eq!(a.lead("s", TWO).unwrap(), Some(Change::Changed));
-    assert_eq!(a.lead("s", TWO).unwrap(), Some(Change::Unchanged));
+    assert_eq!(a.lead("s", TWO).unwrap(), Some(true));
+    assert_eq!(a.lead("s", TWO).unwrap(), Some(false));
     assert_eq!(chosen(c.world()), ["b"]);
     assert!(matches!(next(&mut watch), Event::Changed { value, .. } if value.contains("b")));
     quiet(&mut watch);
@@ -284,7 +284,7 @@ fn a_choice_is_sticky(fixture: &dyn Fixture) {
     hosts[0].lead("s", TWO).unwrap();
     hosts[0].offer("s").unwrap();
     hosts[1].offer("s").unwrap();
-    assert_eq!(hosts[0].lead("s", TWO).unwrap(), Some(Change::Unchanged));
+    assert_eq!(hosts[0].lead("s", TWO).unwrap(), Some(false));
     assert_eq!(chosen(hosts[0].world()), ["c", "d"]);
     let one = Schedule { count: 1, ..TWO };
     hosts[0].lead("s", one).unwrap();
@@ -362,7 +362,7 @@ fn a_choice_stays_when_its_leader_is_lost(fixture: &dyn Fixture) {
         assert_eq!(chosen(b.world()), ["b"]);
         b.lead("s", TWO).unwrap()
     });
-    assert_eq!(after, Change::Unchanged);
+    assert!(!after);
     // The former leader wakes up.
     a.renew().unwrap();
     assert_eq!(a.lead("s", Schedule { count: 0, ..TWO }).unwrap(), None);
@@ -375,7 +375,7 @@ fn a_restarted_leader_leads_again(fixture: &dyn Fixture) {
     drop(a);
     let a = session(fixture, "a");
     b.offer("s").unwrap();
-    assert_eq!(a.lead("s", TWO).unwrap(), Some(Change::Changed));
+    assert_eq!(a.lead("s", TWO).unwrap(), Some(true));
     assert_eq!(b.lead("s", TWO).unwrap(), None);
 }
 
@@ -403,7 +403,7 @@ fn what_has_no_lease_is_no_sign_of_life(fixture: &dyn Fixture) {
     assert_eq!(world.members().unwrap().into_keys().collect::<Vec<_>>(), ["a"]);
     assert!(world.offers("s").unwrap().is_empty());
     a.offer("s").unwrap();
-    assert_eq!(a.lead("s", TWO).unwrap(), Some(Change::Changed));
+    assert_eq!(a.lead("s", TWO).unwrap(), Some(true));
     assert_eq!(chosen(world), ["a"]);
 }
 
@@ -433,12 +433,12 @@ fn the_ideal_size_is_set_once(fixture: &dyn Fixture) {
     let mut watch = a.watch_ideal_size(config()).unwrap();
     assert!(matches!(next(&mut watch), Event::Ready(_)));
     assert_eq!(a.ideal_size().unwrap(), None);
-    assert_eq!(a.set_ideal_size(Some(5)).unwrap(), Change::Changed);
-    assert_eq!(a.set_ideal_size(Some(5)).unwrap(), Change::Unchanged);
+    assert!(a.set_ideal_size(Some(5)).unwrap());
+    assert!(!a.set_ideal_size(Some(5)).unwrap());
     assert_eq!(a.ideal_size().unwrap(), Some(5));
     assert!(matches!(next(&mut watch), Event::Changed { value: 5, .. }));
     quiet(&mut watch);
-    assert_eq!(a.set_ideal_size(None).unwrap(), Change::Changed);
+    assert!(a.set_ideal_size(None).unwrap());
     assert!(matches!(next(&mut watch), Event::Deleted { .. }));
     tamper(&a, key(fixture, "cluster/size"), Some(b"five".to_vec()));
     assert_eq!(a.ideal_size().unwrap_err().kind(), ErrorKind::Malformed);

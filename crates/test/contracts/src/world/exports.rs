@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 
 use trueup_world::{
-    Access, Change, ErrorKind, Export, Filter, Hosts, ResourceKey, Session, Transaction, World,
-    Write,
+    Access, ErrorKind, Export, Filter, Hosts, ResourceKey, Session, Transaction, World, Write,
 };
 
 use super::{Fixture, Test, export, key, session, session_of, world};
@@ -54,7 +53,7 @@ fn all(world: &World) -> Vec<String> {
     shown(world, &[Filter::all()])
 }
 
-fn changes(session: &Session, batch: &[Export]) -> Vec<Change> {
+fn changes(session: &Session, batch: &[Export]) -> Vec<bool> {
     let exported = session.export(batch).unwrap();
     exported.outcomes.into_values().map(Result::unwrap).collect()
 }
@@ -74,10 +73,10 @@ fn what_is_exported_is_collected(fixture: &dyn Fixture) {
 fn identical_exports_write_nothing(fixture: &dyn Fixture) {
     let a = session(fixture, "a");
     let batch = [export("x", "1"), export("y", "1").to("b"), export("z", "1").persist()];
-    assert_eq!(changes(&a, &batch), [Change::Changed; 3]);
+    assert_eq!(changes(&a, &batch), [true; 3]);
     a.declare(&batch).unwrap();
     let before = a.world().collect(&[Filter::all()]).unwrap();
-    assert_eq!(changes(&a, &batch), [Change::Unchanged; 3]);
+    assert_eq!(changes(&a, &batch), [false; 3]);
     for exported in [a.export(&batch).unwrap(), a.declare(&batch).unwrap()] {
         assert_eq!((exported.transactions, exported.revision), (0, None));
     }
@@ -89,8 +88,8 @@ fn a_changed_export_says_so_once(fixture: &dyn Fixture) {
     let a = session(fixture, "a");
     changes(&a, &[export("x", "1"), export("y", "1")]);
     let batch = [export("x", "1"), export("y", "2")];
-    assert_eq!(changes(&a, &batch), [Change::Unchanged, Change::Changed]);
-    assert_eq!(changes(&a, &batch), [Change::Unchanged; 2]);
+    assert_eq!(changes(&a, &batch), [false, true]);
+    assert_eq!(changes(&a, &batch), [false; 2]);
 }
 
 fn numbered(count: usize) -> Vec<Export> {
@@ -129,7 +128,7 @@ fn a_split_batch_says_so(fixture: &dyn Fixture) {
     let exported = a.export(&numbered(count)).unwrap();
     assert!(exported.transactions > 1);
     assert_eq!(exported.outcomes.len(), count);
-    assert!(exported.outcomes.values().all(|it| matches!(it, Ok(Change::Changed))));
+    assert!(exported.outcomes.values().all(|it| matches!(it, Ok(true))));
     assert_eq!(all(a.world()).len(), count);
     // By their bytes, too.
     let half = "v".repeat(a.world().store().limits().bytes / 2);
@@ -210,7 +209,7 @@ fn a_deleted_export_is_gone_once(fixture: &dyn Fixture) {
     let batch = [export("x", "1"), export("y", "1").to("b"), export("z", "1").persist()];
     changes(&a, &batch);
     let keys = batch.map(|it| it.key("a"));
-    for change in [Change::Changed, Change::Unchanged] {
+    for change in [true, false] {
         let deleted = a.delete(&keys).unwrap();
         assert_eq!(deleted.outcomes.len(), 3);
         assert!(deleted.outcomes.values().all(|it| *it.as_ref().unwrap() == change));
@@ -249,8 +248,8 @@ fn declaring_prunes_what_is_declared_no_more(fixture: &dyn Fixture) {
     let a = session(fixture, "a");
     a.declare(&[export("x", "1"), export("y", "1")]).unwrap();
     let exported = a.declare(&[export("y", "1"), export("z", "1")]).unwrap();
-    let outcomes: Vec<Change> = exported.outcomes.into_values().map(Result::unwrap).collect();
-    assert_eq!(outcomes, [Change::Changed, Change::Unchanged, Change::Changed]);
+    let outcomes: Vec<bool> = exported.outcomes.into_values().map(Result::unwrap).collect();
+    assert_eq!(outcomes, [true, false, true]);
     assert_eq!(exported.transactions, 1);
     assert_eq!(all(a.world()), ["a>any route y=1", "a>any route z=1"]);
 }
@@ -383,7 +382,7 @@ fn an_export_that_is_on_no_record_is_found(fixture: &dyn Fixture) {
     }];
     let transaction = Transaction { writes, ..Transaction::default() };
     a.world().store().commit(&transaction).unwrap();
-    assert_eq!(changes(&a, std::slice::from_ref(&wanted)), [Change::Changed]);
+    assert_eq!(changes(&a, std::slice::from_ref(&wanted)), [true]);
     a.delete(&[wanted.key("a")]).unwrap().into_result().unwrap();
     assert_eq!(all(&world(fixture, "b")), [""; 0]);
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use trueup_file::File;
 use trueup_net::{IfName, Route, RouteKey};
-use trueup_world::{Holdings, Knowledge};
+use trueup_world::Holdings;
 
 use super::{Collecting, Collection, has_collections};
 use crate::lock;
@@ -36,7 +36,7 @@ impl Collecting {
             return BTreeSet::new();
         };
         let grants = self.grants.as_ref().map(|it| it.grants()).transpose();
-        let knowledge = collector.knowledge(self.collection.seen(grants.as_ref().ok()));
+        let holdings = collector.holdings(self.collection.seen(grants.as_ref().ok()));
         let is_protected = match self.surroundings.protected(declared) {
             Ok(None) => Err("the names of the store are being resolved".to_owned()),
             Ok(Some(protected)) => Ok(self.collection.protect(&protected)),
@@ -54,21 +54,19 @@ impl Collecting {
                 return BTreeSet::new();
             }
         };
-        let mut changed = match (knowledge, grants) {
-            (Knowledge::Known(holdings), Ok(grants)) => {
+        let mut changed = match (holdings, grants) {
+            (Ok(holdings), Ok(grants)) => {
                 let mut changed = self.collection.regrant(declared, grants);
                 changed.extend(self.take(declared, holdings));
                 changed
             }
             // It is withdrawn, whatever hosts may export.
-            (Knowledge::Known(holdings), Err(_)) if holdings.is_withdrawn => {
-                self.take(declared, holdings)
-            }
+            (Ok(holdings), Err(_)) if holdings.is_withdrawn => self.take(declared, holdings),
             _ if !has_collections => {
                 self.status = Collection::none();
                 return BTreeSet::new();
             }
-            (Knowledge::Known(holdings), Err(error)) => {
+            (Ok(holdings), Err(error)) => {
                 self.status = Collection {
                     ungrantable: Some(error.to_string()),
                     collected: self.collection.taken(),
@@ -79,9 +77,9 @@ impl Collecting {
                 };
                 self.collection.settle(declared)
             }
-            (Knowledge::Unknown { cut_off_since, error }, _) => {
+            (Err(cut_off), _) => {
                 self.status = Collection {
-                    cut_off: cut_off_since.zip(error.map(|it| it.to_string())),
+                    cut_off: cut_off.map(|(since, error)| (since, error.to_string())),
                     ..Collection::default()
                 };
                 self.collection.settle(declared)

@@ -212,7 +212,7 @@ pub(super) fn rm(common: &Common, store: &Store, name: &Name) -> Result<()> {
         kind: name.kind.clone(),
         name: name.name.clone().into_bytes(),
     };
-    if world.delete_export(&key)? == trueup::world::Change::Unchanged {
+    if !world.delete_export(&key)? {
         output::note(format_args!("there is no {key}"));
     }
     Ok(())

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use trueup::etcd::{Administrator, read_password};
 use trueup::path::{ErrorKind, Folder, Place, TrustedUsers};
-use trueup::world::{Access, Change};
+use trueup::world::Access;
 
 use super::{Store, hex, random};
 use crate::{Common, output};
@@ -85,9 +85,10 @@ pub(super) fn init(common: &Common, asked: &Init) -> Result<()> {
     }
     let users = administrator.users()?;
     for (user, (role, access)) in roles {
-        let granted = match administrator.set_role(&role, &access)? {
-            Change::Changed => "made as asked for",
-            Change::Unchanged => "was so already",
+        let granted = if administrator.set_role(&role, &access)? {
+            "made as asked for"
+        } else {
+            "was so already"
         };
         let known = if users.contains(user) {
             "was there, and keeps its password".to_owned()
