@@ -17,7 +17,7 @@ use nix::unistd::Pid;
 use trueup_contracts::etcd::{Cluster, ClusterOptions};
 use trueup_etcd::EtcdStore;
 use trueup_net::Prefix;
-use trueup_world::{Export, Session, Store, Transaction, World, Write};
+use trueup_world::{Export, Session, Store, World, Write};
 
 use crate::listener::Listener;
 use crate::usage::Times;
@@ -130,7 +130,7 @@ fn put(store: &EtcdStore, address: Ipv4Addr) -> Result<()> {
         value: format!("{address}/32 via {GATEWAY}").into_bytes(),
         lease: None,
     };
-    store.commit(&Transaction { compares: Vec::new(), writes: vec![put] })?;
+    store.commit(&[], &[put])?;
     Ok(())
 }
 

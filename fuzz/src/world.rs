@@ -4,7 +4,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use trueup_world::{
     Embedded, Error, ErrorKind, Export, Filter, Grants, GrantsCheck, GrantsError, Hash, Session,
-    Transaction, World, Write, grants_public_key,
+    World, Write, grants_public_key,
 };
 
 /// The ranges that keys are written into, and the longest key behind them.
@@ -37,8 +37,7 @@ pub fn world(data: &[u8]) {
         return;
     }
     let put = Write::Put { key: key.clone(), value: value.to_vec(), lease: None };
-    let transaction = Transaction { compares: Vec::new(), writes: vec![put] };
-    if connect.commit(&transaction).is_err() {
+    if connect.commit(&[], &[put]).is_err() {
         return;
     }
     let b = world("a");

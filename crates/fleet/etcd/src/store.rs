@@ -7,7 +7,7 @@ use std::time::Duration;
 use etcd_client::{Client, Compare as EtcdCompare, CompareOp, PutOptions, Txn, TxnOp};
 use trueup_world::{
     Compare, Entry, Error, ErrorKind, LeaseId, Limits, Revision, Store, StoreMember, StoreWatch,
-    Transaction, Write,
+    Write,
 };
 
 use crate::config::Config;
@@ -99,10 +99,10 @@ impl Store for EtcdStore {
         })
     }
 
-    fn commit(&self, transaction: &Transaction) -> Result<Option<Revision>, Error> {
-        transaction.check(self.limits())?;
-        let compares = transaction.compares.iter().map(compare).collect::<Result<Vec<_>, _>>()?;
-        let writes: Vec<_> = transaction.writes.iter().map(write).collect();
+    fn commit(&self, compares: &[Compare], writes: &[Write]) -> Result<Option<Revision>, Error> {
+        self.limits().check_transaction(compares, writes)?;
+        let compares = compares.iter().map(compare).collect::<Result<Vec<_>, _>>()?;
+        let writes: Vec<_> = writes.iter().map(write).collect();
         let txn = Txn::new().when(compares).and_then(writes);
         self.call(Repeat::Never, move |endpoints, client| commit(endpoints, client, txn.clone()))
     }

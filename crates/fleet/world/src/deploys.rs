@@ -10,7 +10,7 @@ use chunks::named_chunks;
 
 use crate::watch::Decoded;
 use crate::world::write;
-use crate::{Compare, Entry, Error, ErrorKind, Hash, Transaction, Watch, WatchConfig, World};
+use crate::{Compare, Entry, Error, ErrorKind, Hash, Watch, WatchConfig, World};
 
 /// A deploy: a file tree. Its record has the hashes of all content and of the deploy before, so its
 /// own hash stands for all.
@@ -139,9 +139,7 @@ impl World {
                 self.entry(&self.deploy_key(number - 1))?.ok_or_else(|| conflict(number))?;
             compares.push(Compare::Modified(newest.key, newest.modified));
         }
-        let transaction =
-            Transaction { compares, writes: vec![write(&key, Some(value.clone()), None)] };
-        match self.store.commit(&transaction) {
+        match self.store.commit(&compares, &[write(&key, Some(value.clone()), None)]) {
             Ok(Some(_)) => {}
             Ok(None) => {
                 return Err(match self.entry(&key)? {

@@ -42,8 +42,7 @@ pub use resources::{Collected, Export, Filter, Hosts, ResourceKey};
 pub use scheduler::{Schedule, Strategy};
 pub use session::{Exported, Keeper, Session, SessionEvent, SessionStatus};
 pub use store::{
-    Compare, Entry, LeaseId, Limits, Revision, Store, StoreEvent, StoreMember, StoreWatch,
-    Transaction, Write,
+    Compare, Entry, LeaseId, Limits, Revision, Store, StoreEvent, StoreMember, StoreWatch, Write,
 };
 pub use watch::{Event, View, Watch, WatchConfig};
 pub use world::World;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::keys::check_part;
 use crate::watch::{Content, Decoded};
 use crate::world::{fence, write};
-use crate::{Entry, Error, ErrorKind, Hash, Session, Transaction, Watch, WatchConfig, World};
+use crate::{Entry, Error, ErrorKind, Hash, Session, Watch, WatchConfig, World};
 
 /// How a leader chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,24 +136,21 @@ impl Session {
         // A choice that is malformed is chosen anew.
         let choice = before.as_ref().and_then(|it| Choice::parse(it).ok()).unwrap_or_default();
         let next = choice.next(scheduler, schedule, &world.offers(scheduler)?);
-        let mut transaction = Transaction {
-            compares: vec![self.fence(), fence(&key, before.as_ref())],
-            writes: Vec::new(),
-        };
+        let mut writes = Vec::new();
         if entry.as_ref().is_none_or(|it| it.lease != Some(lease)) {
-            transaction.writes.push(write(&leader, Some(own), Some(lease)));
+            writes.push(write(&leader, Some(own), Some(lease)));
         }
-        transaction.compares.push(fence(&leader, entry.as_ref()));
         let is_same = before.is_some() && next == choice;
         if !is_same {
             let value = serde_json::to_vec(&next)
                 .map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))?;
-            transaction.writes.push(write(&key, Some(value), None));
+            writes.push(write(&key, Some(value), None));
         }
-        if transaction.writes.is_empty() {
+        if writes.is_empty() {
             return Ok(Some(false));
         }
-        let written = world.store.commit(&transaction)?;
+        let compares = [self.fence(), fence(&key, before.as_ref()), fence(&leader, entry.as_ref())];
+        let written = world.store.commit(&compares, &writes)?;
         Ok(written.map(|_| !is_same))
     }
 }

@@ -32,15 +32,15 @@ pub trait Store: Send + Sync + 'static {
         Ok(entries.into_iter().find(|entry| entry.key == key))
     }
 
-    /// Commits all writes of a transaction, if all of its comparisons hold. Returns the revision
-    /// that wrote them; none if a comparison does not hold, and nothing is written.
+    /// Commits all writes in one transaction, if all comparisons hold. Returns the revision that
+    /// wrote them; none if a comparison does not hold, and nothing is written.
     ///
     /// # Errors
     ///
     /// [`LeaseEnded`](crate::ErrorKind::LeaseEnded) if a lease of a written key is gone,
     /// [`Invalid`](crate::ErrorKind::Invalid) if it is larger than the store's
     /// [`limits`](Self::limits), or writes one key twice.
-    fn commit(&self, transaction: &Transaction) -> Result<Option<Revision>, Error>;
+    fn commit(&self, compares: &[Compare], writes: &[Write]) -> Result<Option<Revision>, Error>;
 
     /// Returns how much one transaction can hold.
     fn limits(&self) -> Limits;
@@ -169,16 +169,7 @@ pub struct Entry {
     pub lease: Option<LeaseId>,
 }
 
-/// Writes that are made together, if all comparisons hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Transaction {
-    /// The comparisons.
-    pub compares: Vec<Compare>,
-    /// The writes. A key is written once at most.
-    pub writes: Vec<Write>,
-}
-
-/// A comparison of a [`Transaction`].
+/// A comparison, on which a transaction depends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Compare {
     /// There is no such key.
@@ -189,7 +180,7 @@ pub enum Compare {
     Value(Vec<u8>, Vec<u8>),
 }
 
-/// A write of a [`Transaction`].
+/// A write of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
     /// Sets a key, and the lease with which it goes.
@@ -231,37 +222,6 @@ impl Write {
     }
 }
 
-impl Transaction {
-    /// Checks that a store with these limits can commit the transaction.
-    ///
-    /// # Errors
-    ///
-    /// [`Invalid`](ErrorKind::Invalid) if it is larger, or writes one key twice.
-    pub fn check(&self, limits: Limits) -> Result<(), Error> {
-        let operations = self.compares.len().max(self.writes.len());
-        let compared = self.compares.iter().map(|it| match it {
-            Compare::Value(key, value) => key.len() + value.len(),
-            other => other.key().len(),
-        });
-        let bytes = compared.chain(self.writes.iter().map(Write::size)).sum::<usize>();
-        if operations > limits.count || bytes > limits.bytes {
-            let message = format!(
-                "a transaction has {operations} operations and {bytes} bytes; the store takes {} \
-                 and {}: split it",
-                limits.count, limits.bytes
-            );
-            return Err(Error::new(ErrorKind::Invalid, message));
-        }
-        let mut keys: Vec<&[u8]> = self.writes.iter().map(Write::key).collect();
-        keys.sort_unstable();
-        if let Some(twice) = keys.windows(2).find(|pair| pair[0] == pair[1]) {
-            let message = format!("{}: written twice in one transaction", twice[0].escape_ascii());
-            return Err(Error::new(ErrorKind::Invalid, message));
-        }
-        Ok(())
-    }
-}
-
 /// How much is taken at most: in one transaction, or of what a store sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -286,6 +246,35 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// Checks that a store with these limits can commit a transaction.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](ErrorKind::Invalid) if it is larger, or writes one key twice.
+    pub fn check_transaction(&self, compares: &[Compare], writes: &[Write]) -> Result<(), Error> {
+        let operations = compares.len().max(writes.len());
+        let compared = compares.iter().map(|it| match it {
+            Compare::Value(key, value) => key.len() + value.len(),
+            other => other.key().len(),
+        });
+        let bytes = compared.chain(writes.iter().map(Write::size)).sum::<usize>();
+        if operations > self.count || bytes > self.bytes {
+            let message = format!(
+                "a transaction has {operations} operations and {bytes} bytes; the store takes {} \
+                 and {}: split it",
+                self.count, self.bytes
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let mut keys: Vec<&[u8]> = writes.iter().map(Write::key).collect();
+        keys.sort_unstable();
+        if let Some(twice) = keys.windows(2).find(|pair| pair[0] == pair[1]) {
+            let message = format!("{}: written twice in one transaction", twice[0].escape_ascii());
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        Ok(())
+    }
+
     /// Checks that so many entries may be held, with so many bytes of keys and values. `what` names
     /// them in the error.
     ///

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::keys::{Keys, check_part};
-use crate::{Compare, Entry, Error, ErrorKind, LeaseId, Revision, Store, Transaction, Write};
+use crate::{Compare, Entry, Error, ErrorKind, LeaseId, Revision, Store, Write};
 
 /// The world, as one host sees it. Clones share the connection.
 ///
@@ -88,11 +88,8 @@ impl World {
             if is_same {
                 return Ok(is_unknown.is_some());
             }
-            let transaction = Transaction {
-                compares: vec![fence(key, entry.as_ref())],
-                writes: vec![write(key, value, lease)],
-            };
-            match self.store.commit(&transaction) {
+            let compare = fence(key, entry.as_ref());
+            match self.store.commit(&[compare], &[write(key, value, lease)]) {
                 Ok(Some(_)) => return Ok(true),
                 Ok(None) => {}
                 Err(error) if error.kind() == ErrorKind::Indeterminate => is_unknown = Some(error),

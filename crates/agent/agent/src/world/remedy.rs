@@ -5,7 +5,8 @@ use std::time::Duration;
 use trueup_etcd::EtcdStore;
 use trueup_file::World;
 use trueup_world::{
-    Entry, Error, ErrorKind, LeaseId, Limits, Revision, Store, StoreMember, StoreWatch, Transaction,
+    Compare, Entry, Error, ErrorKind, LeaseId, Limits, Revision, Store, StoreMember, StoreWatch,
+    Write,
 };
 
 use super::OnReplaced;
@@ -73,8 +74,8 @@ impl Store for WithRemedy {
         self.etcd.read(prefix, at).map_err(|it| self.remedy(it))
     }
 
-    fn commit(&self, transaction: &Transaction) -> Result<Option<Revision>, Error> {
-        self.etcd.commit(transaction).map_err(|it| self.remedy(it))
+    fn commit(&self, compares: &[Compare], writes: &[Write]) -> Result<Option<Revision>, Error> {
+        self.etcd.commit(compares, writes).map_err(|it| self.remedy(it))
     }
 
     fn limits(&self) -> Limits {

@@ -50,7 +50,7 @@ pub(crate) fn a_user_does_only_what_its_role_allows() {
     let mut watch = a.watch(b"/t/a/", Revision(1)).unwrap();
     assert!(change(&mut watch).ends_with(" /t/a/x=1"));
     for key in ["/t/b/x", "/t/any/x", "/t"] {
-        assert_kind(a.commit(&put(key, "1", None)), ErrorKind::Denied);
+        assert_kind(a.commit(&[], &[put(key, "1", None)]), ErrorKind::Denied);
     }
     for prefix in ["", "/t/", "/t/in/", "/t/b/"] {
         assert_kind(a.read(prefix.as_bytes(), None), ErrorKind::Denied);
@@ -60,7 +60,7 @@ pub(crate) fn a_user_does_only_what_its_role_allows() {
     let anonymous = open(cluster.config());
     assert_kind(anonymous.read(b"/t/a/", None), ErrorKind::Denied);
     let wrong = open(user(&cluster, "a", "wrong"));
-    assert_kind(wrong.commit(&put("/t/a/x", "2", None)), ErrorKind::Denied);
+    assert_kind(wrong.commit(&[], &[put("/t/a/x", "2", None)]), ErrorKind::Denied);
 }
 
 pub(crate) fn a_token_that_expired_is_renewed() {
@@ -69,7 +69,7 @@ pub(crate) fn a_token_that_expired_is_renewed() {
     cluster.enable_access_control().unwrap();
     let store = open(user(&cluster, "a", "secret"));
     let lease = store.grant(Duration::from_secs(60)).unwrap();
-    store.commit(&put("/a", "0", Some(lease))).unwrap();
+    store.commit(&[], &[put("/a", "0", Some(lease))]).unwrap();
     let mut early = store.watch(b"/a", Revision(1)).unwrap();
     for round in 1..3 {
         thread::sleep(EXPIRED);
@@ -94,7 +94,7 @@ pub(crate) fn a_changed_password_is_read_again() {
     set(&store, "/a", "1");
     cluster.change_password("a", "changed").unwrap();
     thread::sleep(EXPIRED);
-    assert_kind(store.commit(&put("/a", "2", None)), ErrorKind::Denied);
+    assert_kind(store.commit(&[], &[put("/a", "2", None)]), ErrorKind::Denied);
     user(&cluster, "a", "changed");
     set(&store, "/a", "3");
     // A role that changes makes tokens older than the rules.
@@ -166,13 +166,13 @@ pub(crate) fn clients_without_a_certificate_are_refused() {
     let other = Authority::new(cluster.folder(), "other").unwrap();
     let files = other.issue("another", &[]).unwrap();
     let untrusting = cluster.config().with_ca_file(other.file());
-    let error = open(untrusting).commit(&put("/a", "2", None)).unwrap_err();
+    let error = open(untrusting).commit(&[], &[put("/a", "2", None)]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("certificate"), "{error}");
     let untrusted = cluster.config().with_ca_file(authority.file());
     let untrusted = untrusted.with_cert_files(files.certificate, files.key);
     let untrusted = open(untrusted);
-    assert!(untrusted.commit(&put("/a", "2", None)).is_err());
+    assert!(untrusted.commit(&[], &[put("/a", "2", None)]).is_err());
     let now = open(cluster.config()).read(b"/", None).unwrap();
     assert_eq!(now.0, Revision(2));
 }
@@ -194,7 +194,7 @@ pub(crate) fn replaced_certificates_are_read_again() {
     assert_eq!(set_at_last(&store, "/a", "2"), Revision(3));
     let mut watch = store.watch(b"/", Revision(2)).unwrap();
     assert_eq!(change(&mut watch), "3: /a=2");
-    let written = store.commit(&put("/a", "3", None)).unwrap();
+    let written = store.commit(&[], &[put("/a", "3", None)]).unwrap();
     assert_eq!(written, Some(Revision(4)));
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use trueup_contracts::etcd::{Cluster, ClusterOptions};
 use trueup_etcd::{Config, EtcdStore};
 use trueup_world::{
-    Entry, Error, ErrorKind, LeaseId, Revision, Store, StoreEvent, StoreWatch, Transaction, Write,
+    Entry, Error, ErrorKind, LeaseId, Revision, Store, StoreEvent, StoreWatch, Write,
 };
 
 /// Long enough for what should come, on a busy machine.
@@ -31,11 +31,8 @@ pub(crate) fn open_with(config: Config) -> EtcdStore {
     EtcdStore::open(config).unwrap()
 }
 
-pub(crate) fn put(key: &str, value: impl Into<Vec<u8>>, lease: Option<LeaseId>) -> Transaction {
-    Transaction {
-        compares: vec![],
-        writes: vec![Write::Put { key: key.into(), value: value.into(), lease }],
-    }
+pub(crate) fn put(key: &str, value: impl Into<Vec<u8>>, lease: Option<LeaseId>) -> Write {
+    Write::Put { key: key.into(), value: value.into(), lease }
 }
 
 /// The member that calls go to.
@@ -47,14 +44,14 @@ pub(crate) fn used(cluster: &Cluster, store: &EtcdStore) -> usize {
 
 /// Sets a key. Returns the revision.
 pub(crate) fn set(store: &EtcdStore, key: &str, value: &str) -> Revision {
-    store.commit(&put(key, value, None)).unwrap().expect("nothing was compared")
+    store.commit(&[], &[put(key, value, None)]).unwrap().expect("nothing was compared")
 }
 
 /// As [`set`], again and again while the store is not available.
 pub(crate) fn set_at_last(store: &EtcdStore, key: &str, value: &str) -> Revision {
     let end = Instant::now() + SOON;
     loop {
-        match store.commit(&put(key, value, None)) {
+        match store.commit(&[], &[put(key, value, None)]) {
             Ok(Some(revision)) => return revision,
             Err(error) if error.is_retryable() && Instant::now() < end => {}
             other => panic!("{other:?}"),

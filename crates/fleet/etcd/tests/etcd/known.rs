@@ -9,9 +9,7 @@ use std::time::{Duration, Instant};
 use trueup_contracts::etcd::{Cluster, ClusterOptions};
 use trueup_etcd::EtcdStore;
 use trueup_testkit::wait_until;
-use trueup_world::{
-    ErrorKind, Export, Revision, Session, Store, StoreEvent, Transaction, World, Write,
-};
+use trueup_world::{ErrorKind, Export, Revision, Session, Store, StoreEvent, World, Write};
 
 use crate::help::{
     SOON, assert_kind, change, end, one, open, open_with, put, set, set_at_last, used,
@@ -23,7 +21,7 @@ pub(crate) fn a_keep_alive_of_a_lost_lease_is_no_success() {
     let cluster = one();
     let (store, other) = (open(cluster.config()), open(cluster.config()));
     let lease = store.grant(Duration::from_secs(30)).unwrap();
-    store.commit(&put("/a", "1", Some(lease))).unwrap();
+    store.commit(&[], &[put("/a", "1", Some(lease))]).unwrap();
     for _ in 0..3 {
         let begun = Instant::now();
         let rest = store.renew(lease).unwrap();
@@ -36,7 +34,7 @@ pub(crate) fn a_keep_alive_of_a_lost_lease_is_no_success() {
     // On the stream that was there, and on another one.
     assert_kind(store.renew(lease), ErrorKind::LeaseEnded);
     assert_kind(store.renew(lease), ErrorKind::LeaseEnded);
-    assert_kind(store.commit(&put("/a", "2", Some(lease))), ErrorKind::LeaseEnded);
+    assert_kind(store.commit(&[], &[put("/a", "2", Some(lease))]), ErrorKind::LeaseEnded);
     assert!(store.read(b"/", None).unwrap().1.is_empty());
     store.revoke(lease).unwrap();
 }
@@ -50,7 +48,7 @@ pub(crate) fn a_time_to_live_is_rounded_up_and_never_down() {
     // On a busy machine the lease may end before it is renewed.
     let (lease, written, renewed, rest) = loop {
         let lease = store.grant(asked).unwrap();
-        let written = store.commit(&put("/a", "1", Some(lease)));
+        let written = store.commit(&[], &[put("/a", "1", Some(lease))]);
         let renewed = Instant::now();
         match (written, store.renew(lease)) {
             (Ok(Some(written)), Ok(rest)) => break (lease, written, renewed, rest),
@@ -116,10 +114,10 @@ pub(crate) fn a_deletion_at_the_compacted_revision_is_not_missed() {
     let cluster = one();
     let store = open(cluster.config());
     let before = set(&store, "/a", "1");
-    let delete = Transaction { compares: vec![], writes: vec![Write::Delete(b"/a".to_vec())] };
+    let delete = [Write::Delete(b"/a".to_vec())];
     let deleted = Revision(before.0 + 1);
     let written = Some(deleted);
-    assert_eq!(store.commit(&delete).unwrap(), written);
+    assert_eq!(store.commit(&[], &delete).unwrap(), written);
     set(&store, "/b", "1");
     cluster.compact(deleted).unwrap();
     let mut watch = store.watch(b"/", before).unwrap();
@@ -135,7 +133,7 @@ pub(crate) fn a_write_whose_answer_is_lost_is_not_sent_again() {
     let begun = set_at_last(&store, "/a", "0");
     let member = used(&cluster, &store);
     cluster.pause(member).unwrap();
-    assert_kind(store.commit(&put("/a", "1", None)), ErrorKind::Indeterminate);
+    assert_kind(store.commit(&[], &[put("/a", "1", None)]), ErrorKind::Indeterminate);
     cluster.resume(member).unwrap();
     // The next call goes to another member.
     assert_ne!(used(&cluster, &store), member);
@@ -242,7 +240,7 @@ pub(crate) fn another_cluster_at_the_same_address_is_refused() {
     let store = open_with(second.config().with_timeout(2 * SOON));
     drop(second);
     let begun = Instant::now();
-    assert_kind(store.commit(&put("/a", "1", None)), ErrorKind::Unavailable);
+    assert_kind(store.commit(&[], &[put("/a", "1", None)]), ErrorKind::Unavailable);
     assert!(begun.elapsed() < SOON / 2);
 }
 
@@ -255,9 +253,9 @@ pub(crate) fn a_member_whose_data_differs_is_named() {
     set(&store, "/a", "1");
     assert!(faults(&store).iter().all(Vec::is_empty));
     cluster.alarm(0).unwrap();
-    let delete = Transaction { compares: vec![], writes: vec![Write::Delete(b"/a".to_vec())] };
-    store.commit(&delete).unwrap();
-    assert_kind(store.commit(&put("/a", "refused", None)), ErrorKind::NoSpace);
+    let delete = [Write::Delete(b"/a".to_vec())];
+    store.commit(&[], &delete).unwrap();
+    assert_kind(store.commit(&[], &[put("/a", "refused", None)]), ErrorKind::NoSpace);
     cluster.disarm().unwrap();
     // It is written ten times a second.
     thread::sleep(Duration::from_secs(1));

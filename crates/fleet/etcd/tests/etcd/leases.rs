@@ -26,7 +26,7 @@ pub(crate) fn a_dead_host_s_keys_go_after_a_leader_change() {
                 return false;
             };
             died = Instant::now();
-            store.commit(&put("/a", "1", Some(lease))).is_ok()
+            store.commit(&[], &[put("/a", "1", Some(lease))]).is_ok()
         });
         let leader = cluster.wait_for_leader().unwrap();
         thread::sleep(wait);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use trueup_contracts::etcd::{Cluster, ClusterOptions};
 use trueup_testkit::wait_until;
-use trueup_world::{Error, ErrorKind, LeaseId, Revision, Store, Transaction, Write};
+use trueup_world::{Error, ErrorKind, LeaseId, Revision, Store, Write};
 
 use crate::help::{
     SOON, assert_kind, change, end, one, one_with, open, open_with, put, set, set_at_last, used,
@@ -44,7 +44,7 @@ pub(crate) fn every_call_ends_in_time() {
     type Call<'a> = &'a dyn Fn() -> Result<(), Error>;
     let calls: [(Call<'_>, ErrorKind); 8] = [
         (&|| store.read(b"/", None).map(drop), ErrorKind::Unavailable),
-        (&|| store.commit(&put("/a", "1", None)).map(drop), ErrorKind::Indeterminate),
+        (&|| store.commit(&[], &[put("/a", "1", None)]).map(drop), ErrorKind::Indeterminate),
         (&|| store.watch(b"/", Revision(1)).map(drop), ErrorKind::Unavailable),
         (&|| store.grant(SOON).map(drop), ErrorKind::Indeterminate),
         (&|| store.renew(lease).map(drop), ErrorKind::Unavailable),
@@ -103,7 +103,7 @@ pub(crate) fn without_a_leader_nothing_is_written_and_watches_end() {
     let error = end(&mut watch);
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("no leader"), "{error}");
-    assert_kind(store.commit(&put("/a", "2", None)), ErrorKind::Unavailable);
+    assert_kind(store.commit(&[], &[put("/a", "2", None)]), ErrorKind::Unavailable);
     assert_kind(store.read(b"/", None), ErrorKind::Unavailable);
     assert_kind(store.watch(b"/", newest).map(drop), ErrorKind::Unavailable);
     // What a person asks is answered all the same.
@@ -135,7 +135,7 @@ pub(crate) fn a_change_of_leader_loses_and_invents_nothing() {
         let writer = scope.spawn(|| {
             let mut outcomes = BTreeMap::new();
             for value in 0.. {
-                let outcome = store.commit(&put("/a", value.to_string(), None));
+                let outcome = store.commit(&[], &[put("/a", value.to_string(), None)]);
                 written.fetch_add(usize::from(outcome.is_ok()), Ordering::Relaxed);
                 outcomes.insert(value, outcome);
                 if ended.load(Ordering::Relaxed) || begun.elapsed() > 3 * SOON {
@@ -204,7 +204,7 @@ pub(crate) fn a_full_store_is_read_and_not_written() {
     let cluster = one_with(&["--quota-backend-bytes=2097152"]);
     let store = open(cluster.config());
     let lease = store.grant(Duration::from_secs(60)).unwrap();
-    let fill = |value: u8| store.commit(&put("/a", vec![value; 500_000], Some(lease)));
+    let fill = |value: u8| store.commit(&[], &[put("/a", vec![value; 500_000], Some(lease))]);
     // etcd looks at the size of its file, which is written ten times a second.
     let full = (0..u8::MAX).find_map(|value| {
         thread::sleep(Duration::from_millis(20));
@@ -222,8 +222,7 @@ pub(crate) fn a_full_store_is_read_and_not_written() {
     assert!(members[0].faults[0].contains("NOSPACE"), "{members:?}");
     // As an administrator does it.
     cluster.compact(snapshot.0).unwrap();
-    let delete = Transaction { compares: vec![], writes: vec![Write::Delete(b"/a".to_vec())] };
-    let deleted = store.commit(&delete);
+    let deleted = store.commit(&[], &[Write::Delete(b"/a".to_vec())]);
     assert!(deleted.is_ok(), "{deleted:?}");
     cluster.defragment(0).unwrap();
     cluster.disarm().unwrap();

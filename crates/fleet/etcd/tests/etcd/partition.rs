@@ -75,8 +75,7 @@ pub(crate) fn compaction_while_cut_off_is_reported() {
     let other = open(cluster.config());
     let newest = set_at_last(&other, "/a", "1");
     let lease = other.grant(10 * second).unwrap();
-    let mine = crate::help::put("/mine", "1", Some(lease));
-    other.commit(&mine).unwrap();
+    other.commit(&[], &[crate::help::put("/mine", "1", Some(lease))]).unwrap();
     let mut watch = watch_at_last(&store, newest);
     host.cut();
     assert_eq!(end(&mut watch).kind(), ErrorKind::Unavailable);

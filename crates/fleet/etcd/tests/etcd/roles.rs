@@ -54,7 +54,7 @@ pub(crate) fn a_host_does_nothing_in_the_name_of_another() {
         "/trueup/cluster/deploys/1",
         "/elsewhere",
     ] {
-        assert_kind(raw.commit(&put(key, "b", None)), ErrorKind::Denied);
+        assert_kind(raw.commit(&[], &[put(key, "b", None)]), ErrorKind::Denied);
     }
     for prefix in
         ["/trueup/resources/c/", "/trueup/resources/", "/trueup/private/a/", "/trueup/", ""]

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use trueup_reconcile::Hints;
 use trueup_world::{
-    Collector, CollectorConfig, Export, Filter, Revision, Seen, Session, Store, StoreEvent,
-    Transaction, World, Write,
+    Collector, CollectorConfig, Export, Filter, Revision, Seen, Session, Store, StoreEvent, World,
+    Write,
 };
 
 use crate::help::{SOON, one, open, put, set};
@@ -24,15 +24,13 @@ pub(crate) fn a_large_range_is_read_in_pages_of_one_revision() {
     let (store, writer) = (open(cluster.config()), open(cluster.config()));
     let keys: Vec<_> = (0..KEYS).map(|key| format!("/{key:06}")).collect();
     for keys in keys.chunks(128) {
-        let writes = keys.iter().map(|key| entry(key.clone(), vec![0])).collect();
-        let transaction = Transaction { compares: vec![], writes };
-        store.commit(&transaction).unwrap();
+        let writes: Vec<_> = keys.iter().map(|key| entry(key.clone(), vec![0])).collect();
+        store.commit(&[], &writes).unwrap();
     }
     let (first, last) = (&keys[0], &keys[KEYS - 1]);
     let both = |value| {
         let pair = [first, last].map(|key| entry(key.clone(), vec![value]));
-        let transaction = Transaction { compares: vec![], writes: pair.to_vec() };
-        writer.commit(&transaction).unwrap();
+        writer.commit(&[], &pair).unwrap();
     };
     both(0);
     let (ended, begun) = (AtomicBool::new(false), Instant::now());
@@ -70,7 +68,7 @@ pub(crate) fn large_values_are_read_in_smaller_pages() {
     let store = open(cluster.config());
     for key in 0..50 {
         let value = vec![key; 1_400_000];
-        store.commit(&put(&format!("/{key:02}"), value, None)).unwrap();
+        store.commit(&[], &[put(&format!("/{key:02}"), value, None)]).unwrap();
     }
     let snapshot = store.read(b"/", None).unwrap();
     assert_eq!(snapshot.1.len(), 50);
@@ -84,9 +82,8 @@ pub(crate) fn a_revision_larger_than_a_message_is_one_event() {
     let store = open(cluster.config());
     for round in 0..4 {
         let writes = (0..100).map(|key| entry(format!("/{key:02}"), vec![round; 14_000]));
-        let transaction = Transaction { compares: vec![], writes: writes.collect() };
         let written = Some(Revision(2 + u64::from(round)));
-        assert_eq!(store.commit(&transaction).unwrap(), written);
+        assert_eq!(store.commit(&[], &writes.collect::<Vec<_>>()).unwrap(), written);
     }
     let mut watch = store.watch(b"/", Revision(1)).unwrap();
     let next = |watch: &mut Box<dyn trueup_world::StoreWatch>| watch.next(SOON).unwrap().unwrap();
@@ -105,7 +102,7 @@ pub(crate) fn a_slow_reader_misses_nothing() {
     let store = open(cluster.config());
     let mut watch = store.watch(b"/", Revision(1)).unwrap();
     for _ in 0..400 {
-        store.commit(&put("/a", vec![7; 50_000], None)).unwrap();
+        store.commit(&[], &[put("/a", vec![7; 50_000], None)]).unwrap();
     }
     set(&store, "/b", "end");
     thread::sleep(Duration::from_millis(200));
@@ -143,8 +140,7 @@ pub(crate) fn a_host_that_exports_without_end_costs_a_reader_what_it_stores() {
                 for some in numbers.chunks(128) {
                     let key = |number| format!("/t/resources/*/evil/route/{number}");
                     let writes = some.iter().map(|number| entry(key(number), vec![b'x'; 40]));
-                    let transaction = Transaction { compares: vec![], writes: writes.collect() };
-                    store.commit(&transaction).unwrap();
+                    store.commit(&[], &writes.collect::<Vec<_>>()).unwrap();
                 }
             });
         }

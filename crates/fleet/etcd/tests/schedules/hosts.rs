@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use trueup_etcd::EtcdStore;
-use trueup_world::{
-    Compare, Entry, Error, ErrorKind, LeaseId, Revision, Store, StoreEvent, Transaction, Write,
-};
+use trueup_world::{Compare, Entry, Error, ErrorKind, LeaseId, Revision, Store, StoreEvent, Write};
 
 use crate::SOON;
 
@@ -75,7 +73,7 @@ pub(crate) fn write(
         };
         let writes = vec![write];
         let attempt = (key, value);
-        match store.commit(&Transaction { compares, writes }) {
+        match store.commit(&compares, &writes) {
             Ok(Some(revision)) => written.attempts.push((attempt, Some(revision))),
             Ok(None) => written.refused.push(attempt),
             Err(error) if error.kind() == ErrorKind::Indeterminate => {

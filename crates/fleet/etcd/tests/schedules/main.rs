@@ -25,7 +25,7 @@ use fastrand::Rng;
 use trueup_contracts::etcd::{Cluster, write_secret};
 use trueup_etcd::{Config, EtcdStore};
 use trueup_testkit::Node;
-use trueup_world::{Access, Error, Revision, Store, Transaction, Write};
+use trueup_world::{Access, Error, Revision, Store, Write};
 
 use agents::{Agents, config};
 use check::Figures;
@@ -220,13 +220,6 @@ fn until_ok<T: std::fmt::Debug>(mut call: impl FnMut() -> Result<T, Error>) -> T
 
 /// Writes a revision that is none of the writers': the last one of a case.
 fn mark(store: &EtcdStore, prefix: &str, name: &str) -> Revision {
-    let transaction = Transaction {
-        compares: vec![],
-        writes: vec![Write::Put {
-            key: format!("{prefix}{name}").into(),
-            value: name.into(),
-            lease: None,
-        }],
-    };
-    until_ok(|| store.commit(&transaction)).expect("nothing was compared")
+    let put = Write::Put { key: format!("{prefix}{name}").into(), value: name.into(), lease: None };
+    until_ok(|| store.commit(&[], std::slice::from_ref(&put))).expect("nothing was compared")
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Deploy, DeployedFile};
 use crate::world::{ATTEMPTS, fence, write};
-use crate::{Compare, Entry, Error, ErrorKind, Hash, Transaction, World};
+use crate::{Compare, Entry, Error, ErrorKind, Hash, World};
 
 /// The longest chunk.
 const CHUNK: usize = 256 << 10;
@@ -41,14 +41,11 @@ impl World {
 
     /// Writes a value, whatever there is: again where it is not known whether it was written.
     fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        let transaction = Transaction {
-            compares: Vec::new(),
-            writes: vec![write(key, Some(value.to_vec()), None)],
-        };
+        let writes = [write(key, Some(value.to_vec()), None)];
         let mut attempt = 0;
         loop {
             attempt += 1;
-            match self.store.commit(&transaction) {
+            match self.store.commit(&[], &writes) {
                 Err(error) if error.kind() == ErrorKind::Indeterminate && attempt < ATTEMPTS => {}
                 result => return result.map(drop),
             }
@@ -118,11 +115,9 @@ impl World {
 
     /// Removes entries as they were read; those that were written since stay.
     fn remove(&self, entries: &[Entry]) -> Result<(usize, u64), Error> {
-        let transaction = Transaction {
-            compares: (entries.iter().map(|it| fence(&it.key, Some(it)))).collect(),
-            writes: entries.iter().map(|it| write(&it.key, None, None)).collect(),
-        };
-        if self.store.commit(&transaction)?.is_some() {
+        let compares: Vec<_> = entries.iter().map(|it| fence(&it.key, Some(it))).collect();
+        let writes: Vec<_> = entries.iter().map(|it| write(&it.key, None, None)).collect();
+        if self.store.commit(&compares, &writes)?.is_some() {
             return Ok((entries.len(), entries.iter().map(|it| it.value.len() as u64).sum()));
         }
         if entries.len() <= 1 {

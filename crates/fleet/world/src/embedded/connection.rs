@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::{Clock, LIMITS, Shared};
 use crate::{
-    Access, Entry, Error, ErrorKind, LeaseId, Limits, Revision, Store, StoreEvent, StoreMember,
-    StoreWatch, Transaction,
+    Access, Compare, Entry, Error, ErrorKind, LeaseId, Limits, Revision, Store, StoreEvent,
+    StoreMember, StoreWatch, Write,
 };
 
 pub(super) struct Connection {
@@ -40,16 +40,16 @@ impl Store for Connection {
         Ok(self.shared.current()?.mvcc.newest(key).cloned())
     }
 
-    fn commit(&self, transaction: &Transaction) -> Result<Option<Revision>, Error> {
-        for compare in &transaction.compares {
+    fn commit(&self, compares: &[Compare], writes: &[Write]) -> Result<Option<Revision>, Error> {
+        for compare in compares {
             self.check_read(compare.key())?;
         }
-        for write in &transaction.writes {
+        for write in writes {
             self.check(|access| access.can_write(write.key()), write.key())?;
         }
-        transaction.check(LIMITS)?;
+        LIMITS.check_transaction(compares, writes)?;
         let mut state = self.shared.current()?;
-        let Some(batch) = state.mvcc.prepare(transaction)? else {
+        let Some(batch) = state.mvcc.prepare(compares, writes)? else {
             return Ok(None);
         };
         state.install(batch)?;

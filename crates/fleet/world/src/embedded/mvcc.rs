@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Compare, Entry, Error, ErrorKind, LeaseId, Revision, Transaction, Write};
+use crate::{Compare, Entry, Error, ErrorKind, LeaseId, Revision, Write};
 
 /// How many revisions are kept for watches.
 const KEPT_REVISIONS: usize = 10_000;
@@ -124,13 +124,17 @@ impl Mvcc {
     }
 
     /// What a transaction changes; none if a comparison does not hold.
-    pub(crate) fn prepare(&self, transaction: &Transaction) -> Result<Option<Batch>, Error> {
-        if !transaction.compares.iter().all(|it| self.holds(it)) {
+    pub(crate) fn prepare(
+        &self,
+        compares: &[Compare],
+        writes: &[Write],
+    ) -> Result<Option<Batch>, Error> {
+        if !compares.iter().all(|it| self.holds(it)) {
             return Ok(None);
         }
         let revision = Revision(self.revision().0 + 1);
         let mut changes = Changes::new();
-        for write in &transaction.writes {
+        for write in writes {
             let before = self.newest(write.key());
             match write {
                 Write::Put { key, value, lease } => {

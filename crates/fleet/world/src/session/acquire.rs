@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ATTEMPTS;
 use crate::world::{fence, write};
-use crate::{Entry, Error, ErrorKind, LeaseId, Transaction, World};
+use crate::{Entry, Error, ErrorKind, LeaseId, World};
 
 /// The value of a session's key.
 #[derive(Debug, Serialize, Deserialize)]
@@ -47,11 +47,8 @@ pub(super) fn acquire(
             }
             None => world.store.grant(ttl)?,
         };
-        let transaction = Transaction {
-            compares: vec![fence(&key, entry.as_ref())],
-            writes: vec![write(&key, Some(value.clone()), Some(lease))],
-        };
-        match world.store.commit(&transaction) {
+        let mark = write(&key, Some(value.clone()), Some(lease));
+        match world.store.commit(&[fence(&key, entry.as_ref())], &[mark]) {
             Ok(Some(_)) => return Ok((lease, value)),
             Ok(None) => {}
             // Read what became of it.

@@ -7,7 +7,7 @@ use super::{ATTEMPTS, Session, State, lock};
 use crate::threads::{Running, Stopped};
 use crate::watch::Event;
 use crate::world::{fence, write};
-use crate::{Error, ErrorKind, Schedule, Transaction, Watch, WatchConfig};
+use crate::{Error, ErrorKind, Schedule, Watch, WatchConfig};
 
 /// How often it is tried again after a failure, while nothing changes.
 const RETRY: Duration = Duration::from_secs(1);
@@ -129,11 +129,8 @@ impl Session {
             if is_same {
                 return Ok(());
             }
-            let transaction = Transaction {
-                compares: vec![self.fence(), fence(&key, entry.as_ref())],
-                writes: vec![write(&key, value, Some(lease))],
-            };
-            match world.store.commit(&transaction) {
+            let compares = [self.fence(), fence(&key, entry.as_ref())];
+            match world.store.commit(&compares, &[write(&key, value, Some(lease))]) {
                 Ok(Some(_)) => return Ok(()),
                 Ok(None) if self.stale()?.kind() == ErrorKind::Conflict => {}
                 Ok(None) => self.acquire_again()?,

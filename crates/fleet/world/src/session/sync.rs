@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use super::{ATTEMPTS, Exported, Session, State, lock};
 use crate::resources::is_few;
 use crate::world::{fence, write};
-use crate::{Compare, Entry, Error, ErrorKind, Hosts, ResourceKey, Revision, Transaction, Write};
+use crate::{Compare, Entry, Error, ErrorKind, Hosts, ResourceKey, Revision, Write};
 
 /// One write to be made.
 struct Step {
@@ -53,11 +53,9 @@ impl Session {
                 return Ok(());
             }
             let mark = lease.0.to_string().into_bytes();
-            let transaction = Transaction {
-                compares: vec![self.fence(), fence(&key, entry.as_ref())],
-                writes: vec![write(&key, Some(mark), Some(lease))],
-            };
-            if world.store.commit(&transaction)?.is_some() {
+            let compares = [self.fence(), fence(&key, entry.as_ref())];
+            let writes = [write(&key, Some(mark), Some(lease))];
+            if world.store.commit(&compares, &writes)?.is_some() {
                 return Ok(());
             }
         }
@@ -237,20 +235,20 @@ impl Session {
 
     fn commit(&self, state: &mut State, batch: &[Step]) -> Result<Revision, Error> {
         let world = &self.0.world;
-        let mut transaction = Transaction { compares: vec![self.fence()], writes: Vec::new() };
+        let (mut compares, mut writes) = (vec![self.fence()], Vec::new());
         let mut recipients = BTreeSet::new();
         for step in batch {
-            transaction.compares.push(step.compare.clone());
-            transaction.writes.push(step.write.clone());
+            compares.push(step.compare.clone());
+            writes.push(step.write.clone());
             if let Hosts::One(host) = &step.key.recipient
                 && !state.recipients.contains(host)
                 && recipients.insert(host.clone())
             {
                 let record = world.keys.recipient(world.host(), host);
-                transaction.writes.push(write(&record, Some(Vec::new()), None));
+                writes.push(write(&record, Some(Vec::new()), None));
             }
         }
-        match world.store.commit(&transaction)? {
+        match world.store.commit(&compares, &writes)? {
             Some(revision) => {
                 state.recipients.extend(recipients);
                 Ok(revision)

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use trueup_world::{
-    Entry, Error, ErrorKind, LeaseId, Limits, Revision, Store, StoreEvent, StoreMember, StoreWatch,
-    Transaction,
+    Compare, Entry, Error, ErrorKind, LeaseId, Limits, Revision, Store, StoreEvent, StoreMember,
+    StoreWatch, Write,
 };
 
 #[derive(Debug)]
@@ -74,8 +74,8 @@ impl Store for Faulty {
         self.faults.call(|| self.store.read(prefix, at))
     }
 
-    fn commit(&self, transaction: &Transaction) -> Result<Option<Revision>, Error> {
-        self.faults.call(|| self.store.commit(transaction))
+    fn commit(&self, compares: &[Compare], writes: &[Write]) -> Result<Option<Revision>, Error> {
+        self.faults.call(|| self.store.commit(compares, writes))
     }
 
     fn limits(&self) -> Limits {

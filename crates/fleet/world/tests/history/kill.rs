@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use trueup_world::{Compare, Embedded, Entry, Revision, Store, Transaction, Write};
+use trueup_world::{Compare, Embedded, Entry, Revision, Store, Write};
 
 /// What a power loss leaves: the writes up to the last sync, and some of those after it.
 #[derive(Debug, Default)]
@@ -80,18 +80,15 @@ fn work(store: &Embedded) -> Vec<(Revision, Vec<Entry>)> {
     };
     for at in 0..6 {
         let value = at.to_string();
-        let transaction = Transaction {
-            compares: vec![Compare::Absent(b"never".to_vec())],
-            writes: vec![
-                put("both", &value, None),
-                put(&format!("each {at}"), &value, Some(lease)),
-                match at % 2 {
-                    0 => put("now and then", &value, None),
-                    _ => Write::Delete(b"now and then".to_vec()),
-                },
-            ],
-        };
-        match connection.commit(&transaction) {
+        let writes = [
+            put("both", &value, None),
+            put(&format!("each {at}"), &value, Some(lease)),
+            match at % 2 {
+                0 => put("now and then", &value, None),
+                _ => Write::Delete(b"now and then".to_vec()),
+            },
+        ];
+        match connection.commit(&[Compare::Absent(b"never".to_vec())], &writes) {
             Ok(Some(_)) => states.push(state(&*connection)),
             Ok(stale) => panic!("{stale:?}"),
             Err(_) => return states,

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use trueup_reconcile::{Hints, MemoryLedger, PassInput, Report as _, Source as _};
 use trueup_world::{
-    Collector, CollectorConfig, Embedded, Entry, Error, ErrorKind, Event, Export, Exporter, Filter,
-    Holdings, LeaseId, Limits, Revision, Seen, Session, Store, StoreEvent, StoreMember, StoreWatch,
-    Transaction, Watch, WatchConfig, World, Write,
+    Collector, CollectorConfig, Compare, Embedded, Entry, Error, ErrorKind, Event, Export,
+    Exporter, Filter, Holdings, LeaseId, Limits, Revision, Seen, Session, Store, StoreEvent,
+    StoreMember, StoreWatch, Watch, WatchConfig, World, Write,
 };
 
 /// What is skipped, and how often was called.
@@ -91,13 +91,13 @@ impl Store for Skipping {
         Ok((revision, entries))
     }
 
-    fn commit(&self, transaction: &Transaction) -> Result<Option<Revision>, Error> {
+    fn commit(&self, compares: &[Compare], writes: &[Write]) -> Result<Option<Revision>, Error> {
         let is_record = |it: &Write| it.key().starts_with(b"/t/cluster/deploys/");
-        if transaction.writes.iter().any(is_record) {
+        if writes.iter().any(is_record) {
             let before = self.1.before_record.lock().unwrap().take();
             before.into_iter().for_each(|before| before());
         }
-        self.0.commit(transaction)
+        self.0.commit(compares, writes)
     }
 
     fn limits(&self) -> Limits {

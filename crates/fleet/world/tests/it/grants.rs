@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use trueup_reconcile::Hints;
 use trueup_world::{
     Access, Embedded, ErrorKind, Grants, GrantsCheck, GrantsError, GrantsFollower, Store,
-    Transaction, WatchConfig, World, Write, grants_public_key,
+    WatchConfig, World, Write, grants_public_key,
 };
 
 const PREFIX: &str = "/test";
@@ -56,8 +56,7 @@ impl Stores {
             Some(value) => Write::Put { key, value, lease: None },
             None => Write::Delete(key),
         };
-        let transaction = Transaction { compares: Vec::new(), writes: vec![write] };
-        let committed = self.raw.commit(&transaction).unwrap();
+        let committed = self.raw.commit(&[], &[write]).unwrap();
         assert!(committed.is_some());
     }
 }

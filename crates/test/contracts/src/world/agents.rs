@@ -10,7 +10,7 @@ use trueup_reconcile::{
 };
 use trueup_world::{
     Access, Collector, CollectorConfig, ErrorKind, Export, ExportReport, Exporter, Filter,
-    Holdings, Seen, SessionEvent, Transaction, Verdict, World, Write,
+    Holdings, Seen, SessionEvent, Verdict, World, Write,
 };
 
 use super::{
@@ -181,9 +181,8 @@ fn what_an_operator_deletes_is_exported_again(fixture: &dyn Fixture) {
     let exports = [export("x", "1"), export("y", "1")];
     pass(&mut exporter, &exports, &mut ledger);
     let operator = world(fixture, "b");
-    let writes = vec![Write::Delete(key(fixture, "resources/*/a/route/x"))];
-    let transaction = Transaction { writes, ..Default::default() };
-    operator.store().commit(&transaction).unwrap();
+    let writes = [Write::Delete(key(fixture, "resources/*/a/route/x"))];
+    operator.store().commit(&[], &writes).unwrap();
     let report = pass(&mut exporter, &exports, &mut ledger);
     assert_eq!(actions(&report), [Verdict::Create]);
     assert!(report.converged());
@@ -402,8 +401,7 @@ fn what_a_host_deleted_whose_session_has_no_lease_stays_and_is_said_to(fixture: 
     let session_key = key(fixture, "hosts/a/session");
     let value = operator.store().read_key(&session_key).unwrap().unwrap().value;
     let write = |write| {
-        let transaction = Transaction { writes: vec![write], ..Default::default() };
-        operator.store().commit(&transaction).unwrap();
+        operator.store().commit(&[], &[write]).unwrap();
     };
     // The same value: only the lease is missing.
     write(Write::Put { key: session_key.clone(), value, lease: None });

@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use trueup_world::{
-    Access, Deploy, Error, ErrorKind, Event, Hash, Schedule, Session, Strategy, Transaction, World,
-    Write,
+    Access, Deploy, Error, ErrorKind, Event, Hash, Schedule, Session, Strategy, World, Write,
 };
 
 use super::{
@@ -121,8 +120,7 @@ fn tamper(world: &World, key: Vec<u8>, value: Option<Vec<u8>>) {
         Some(value) => Write::Put { key, value, lease: None },
         None => Write::Delete(key),
     }];
-    let transaction = Transaction { writes, ..Transaction::default() };
-    world.store().commit(&transaction).unwrap();
+    world.store().commit(&[], &writes).unwrap();
 }
 
 fn content_that_was_tampered_with_is_not_read(fixture: &dyn Fixture) {

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use trueup_world::{
-    Access, ErrorKind, Export, Filter, Hosts, ResourceKey, Session, Transaction, World, Write,
-};
+use trueup_world::{Access, ErrorKind, Export, Filter, Hosts, ResourceKey, Session, World, Write};
 
 use super::{Fixture, Test, export, key, session, session_of, world};
 
@@ -293,9 +291,8 @@ fn a_malformed_key_affects_itself_alone(fixture: &dyn Fixture) {
             value: vec![0xff; 100],
             lease: None,
         };
-        let writes = vec![write];
-        let transaction = Transaction { writes, ..Transaction::default() };
-        a.world().store().commit(&transaction).unwrap();
+        let writes = [write];
+        a.world().store().commit(&[], &writes).unwrap();
     }
     assert_eq!(all(a.world()), ["a>any route x=1"]);
     let malformed = a.world().collect(&[Filter::all()]).unwrap().malformed;
@@ -375,13 +372,12 @@ fn a_recipient_that_is_granted_no_more_costs_only_what_is_for_it(fixture: &dyn F
 fn an_export_that_is_on_no_record_is_found(fixture: &dyn Fixture) {
     let a = session(fixture, "a");
     let wanted = export("x", "2").to("b");
-    let writes = vec![Write::Put {
+    let writes = [Write::Put {
         key: key(fixture, "resources/b/a/route/x"),
         value: b"1".to_vec(),
         lease: None,
     }];
-    let transaction = Transaction { writes, ..Transaction::default() };
-    a.world().store().commit(&transaction).unwrap();
+    a.world().store().commit(&[], &writes).unwrap();
     assert_eq!(changes(&a, std::slice::from_ref(&wanted)), [true]);
     a.delete(&[wanted.key("a")]).unwrap().into_result().unwrap();
     assert_eq!(all(&world(fixture, "b")), [""; 0]);

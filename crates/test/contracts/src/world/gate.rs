@@ -5,8 +5,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use trueup_world::{
-    Entry, Error, ErrorKind, LeaseId, Limits, Revision, Store, StoreEvent, StoreMember, StoreWatch,
-    Transaction,
+    Compare, Entry, Error, ErrorKind, LeaseId, Limits, Revision, Store, StoreEvent, StoreMember,
+    StoreWatch, Write,
 };
 
 /// A gate between a store and its users: what a network is. While it is closed each call fails as
@@ -72,8 +72,8 @@ impl Store for Gated {
         self.gate.through(|| self.store.read(prefix, at))
     }
 
-    fn commit(&self, transaction: &Transaction) -> Result<Option<Revision>, Error> {
-        self.gate.through(|| self.store.commit(transaction))
+    fn commit(&self, compares: &[Compare], writes: &[Write]) -> Result<Option<Revision>, Error> {
+        self.gate.through(|| self.store.commit(compares, writes))
     }
 
     fn limits(&self) -> Limits {

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc;
 
-use trueup_world::{ErrorKind, Filter, Session, SessionEvent, Transaction, World, Write};
+use trueup_world::{ErrorKind, Filter, Session, SessionEvent, World, Write};
 
 use super::{Fixture, SOON, Test, brief_session, eventually, export, key, session, within, world};
 
@@ -171,13 +171,12 @@ fn nothing_of_another_owner_is_overwritten(fixture: &dyn Fixture) {
     let a = session(fixture, "a");
     a.declare(&[export("x", "1")]).unwrap();
     // An operator moves the name to another session, without the lease's end.
-    let writes = vec![Write::Put {
+    let writes = [Write::Put {
         key: key(fixture, "hosts/a/session"),
         value: br#"{"owner":"another","session":"1"}"#.to_vec(),
         lease: Some(a.world().store().grant(fixture.ttl() * 100).unwrap()),
     }];
-    let transaction = Transaction { writes, ..Transaction::default() };
-    a.world().store().commit(&transaction).unwrap();
+    a.world().store().commit(&[], &writes).unwrap();
     for result in [a.export(&[export("x", "2")]), a.declare(&[export("x", "2")])] {
         assert_eq!(result.unwrap_err().kind(), ErrorKind::Conflict);
     }

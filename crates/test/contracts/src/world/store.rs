@@ -5,8 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use trueup_world::{
-    Access, Compare, ErrorKind, LeaseId, Revision, Store, StoreEvent, StoreWatch, Transaction,
-    Write,
+    Access, Compare, ErrorKind, LeaseId, Revision, Store, StoreEvent, StoreWatch, Write,
 };
 
 use super::{Fixture, SOON, Test};
@@ -69,8 +68,7 @@ impl Host {
     }
 
     fn commit(&self, compares: Vec<Compare>, writes: Vec<Write>) -> Option<Revision> {
-        let transaction = Transaction { compares, writes };
-        self.store.commit(&transaction).unwrap()
+        self.store.commit(&compares, &writes).unwrap()
     }
 
     fn put_with(&self, name: &str, value: &str, lease: Option<LeaseId>) -> Revision {
@@ -249,9 +247,8 @@ fn each_comparison_holds_or_is_stale(fixture: &dyn Fixture) {
 fn one_key_twice_is_invalid(fixture: &dyn Fixture) {
     let a = host(fixture);
     for twice in [a.put_write("x", "2", None), Write::Delete(a.key("x"))] {
-        let writes = vec![a.put_write("x", "1", None), twice];
-        let transaction = Transaction { writes, ..Transaction::default() };
-        let error = a.store.commit(&transaction).unwrap_err();
+        let writes = [a.put_write("x", "1", None), twice];
+        let error = a.store.commit(&[], &writes).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     }
     assert!(a.names().is_empty());
@@ -262,19 +259,18 @@ fn limits_are_what_a_transaction_holds(fixture: &dyn Fixture) {
     let limits = a.store.limits();
     let fill = |count: usize, size: usize| {
         let keys = || (0..count).map(|at| format!("{at:05}"));
-        Transaction {
-            compares: keys().map(|it| Compare::Absent(a.key(&it))).collect(),
-            writes: keys().map(|it| a.put_write(&it, &"v".repeat(size), None)).collect(),
-        }
+        let compares: Vec<_> = keys().map(|it| Compare::Absent(a.key(&it))).collect();
+        let put = |it: String| a.put_write(&it, &"v".repeat(size), None);
+        a.store.commit(&compares, &keys().map(put).collect::<Vec<_>>())
     };
-    written(a.store.commit(&fill(limits.count, 1)).unwrap());
+    written(fill(limits.count, 1).unwrap());
     assert_eq!(a.names().len(), limits.count);
     let large = limits.bytes - 2 * a.key("00000").len();
     a.delete("00000");
-    written(a.store.commit(&fill(1, large)).unwrap());
+    written(fill(1, large).unwrap());
     a.delete("00000");
     for many in [fill(limits.count + 1, 1), fill(1, large + 1)] {
-        let error = a.store.commit(&many).unwrap_err();
+        let error = many.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     }
 }
@@ -387,11 +383,8 @@ fn a_put_with_a_lease_that_is_gone(fixture: &dyn Fixture) {
     let a = host(fixture);
     let lease = a.store.grant(fixture.ttl() * 10).unwrap();
     a.store.revoke(lease).unwrap();
-    let transaction = Transaction {
-        compares: Vec::new(),
-        writes: vec![a.put_write("x", "1", None), a.put_write("y", "1", Some(lease))],
-    };
-    let error = a.store.commit(&transaction).unwrap_err();
+    let writes = [a.put_write("x", "1", None), a.put_write("y", "1", Some(lease))];
+    let error = a.store.commit(&[], &writes).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::LeaseEnded, "{error}");
     assert!(a.names().is_empty());
 }
@@ -557,9 +550,7 @@ fn a_cut_connection_is_unavailable(fixture: &dyn Fixture) {
     if !fixture.cut("a") {
         return;
     }
-    let transaction =
-        Transaction { compares: Vec::new(), writes: vec![a.put_write("x", "2", None)] };
-    let written = a.store.commit(&transaction).unwrap_err();
+    let written = a.store.commit(&[], &[a.put_write("x", "2", None)]).unwrap_err();
     let kinds = [ErrorKind::Unavailable, ErrorKind::Indeterminate];
     assert!(kinds.contains(&written.kind()), "{written}");
     let read = a.store.read(&a.key(""), None).unwrap_err();
@@ -598,10 +589,7 @@ fn what_is_not_granted_is_denied(fixture: &dyn Fixture) {
         let read = a.store.read(&a.key(name), None).map(drop);
         let watch = a.store.watch(&a.key(name), Revision(1));
         let watch = watch.and_then(|mut watch| watch.next(SOON).map(drop));
-        let write = a.store.commit(&Transaction {
-            compares: Vec::new(),
-            writes: vec![a.put_write(name, "2", None)],
-        });
+        let write = a.store.commit(&[], &[a.put_write(name, "2", None)]);
         for (result, granted) in [(read, reads), (watch, reads), (write.map(drop), writes)] {
             match result {
                 Ok(()) => assert!(granted, "{name}"),
@@ -612,8 +600,8 @@ fn what_is_not_granted_is_denied(fixture: &dyn Fixture) {
         }
         if !reads {
             let compares = vec![Compare::Value(a.key(name), b"1".to_vec())];
-            let writes = vec![a.put_write("ours/y", "2", None)];
-            let error = a.store.commit(&Transaction { compares, writes }).unwrap_err();
+            let writes = [a.put_write("ours/y", "2", None)];
+            let error = a.store.commit(&compares, &writes).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
         }
     }

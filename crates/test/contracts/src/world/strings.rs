@@ -1,6 +1,6 @@
 //! The contract of strings.
 
-use trueup_world::{Access, ErrorKind, Event, Transaction, World, Write};
+use trueup_world::{Access, ErrorKind, Event, World, Write};
 
 use super::{Fixture, Test, config, key, next, quiet, world};
 
@@ -135,8 +135,7 @@ fn a_value_that_is_no_text_affects_itself_alone(fixture: &dyn Fixture) {
     assert!(matches!(next(&mut watch), Event::Ready(view) if view.values.len() == 2));
     let write =
         Write::Put { key: key(fixture, "hosts/a/strings/m"), value: vec![0xff], lease: None };
-    let writes = vec![write];
-    a.store().commit(&Transaction { writes, ..Transaction::default() }).unwrap();
+    a.store().commit(&[], &[write]).unwrap();
     match next(&mut watch) {
         Event::Malformed { id, error } => {
             assert_eq!(id.as_deref(), Some("a"));

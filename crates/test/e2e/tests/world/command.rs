@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, getrlimit, setrlimit};
-use trueup::world::{ErrorKind, Export, Session, Store as _, Transaction, World, Write};
+use trueup::world::{ErrorKind, Export, Session, Store as _, World, Write};
 use trueup_contracts::etcd::Cluster;
 use trueup_etcd::EtcdStore;
 use trueup_testkit::wait_until;
@@ -156,13 +156,10 @@ pub(crate) fn prune_removes_what_no_deploy_refers_to_also_while_deploys_are_adde
     let tree = host.agent.directory().join("tree");
     fs::create_dir_all(&tree).unwrap();
     let store = EtcdStore::open(cluster.config()).unwrap();
-    let put = |key: String| Transaction {
-        writes: vec![Write::Put { key: key.into_bytes(), value: b"unused".to_vec(), lease: None }],
-        ..Transaction::default()
-    };
     for digit in ["1", "2"] {
         let key = format!("/trueup/cluster/chunks/{}", digit.repeat(64));
-        store.commit(&put(key)).unwrap();
+        let (key, value) = (key.into_bytes(), b"unused".to_vec());
+        store.commit(&[], &[Write::Put { key, value, lease: None }]).unwrap();
     }
     let prune = ["world", "deploy", "prune", "f.toml"];
     let removed = "removed 2 chunks that no deploy refers to, 12 bytes\n";
@@ -215,12 +212,9 @@ pub(crate) fn the_doctor_says_that_etcd_is_full_and_how_to_make_room() {
     let healthy = succeeds(doctor());
     assert!(healthy.contains(" in use, quota "), "{healthy}");
     let store = EtcdStore::open(cluster.config()).unwrap();
-    let fill = Transaction {
-        writes: vec![Write::Put { key: b"/large".to_vec(), value: vec![0; 500_000], lease: None }],
-        ..Transaction::default()
-    };
+    let fill = [Write::Put { key: b"/large".to_vec(), value: vec![0; 500_000], lease: None }];
     wait_until("etcd is full", || {
-        let written = store.commit(&fill);
+        let written = store.commit(&[], &fill);
         matches!(written, Err(error) if error.kind() == ErrorKind::NoSpace)
     });
     let full = doctor();

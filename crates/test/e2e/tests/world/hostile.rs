@@ -1,7 +1,7 @@
 //! A host of the exchange that wants to harm the others.
 
 use rustix::process::Signal;
-use trueup::world::{Export, Session, Store as _, Transaction, World, Write};
+use trueup::world::{Export, Session, Store as _, World, Write};
 use trueup_contracts::etcd::Cluster;
 use trueup_etcd::EtcdStore;
 use trueup_testkit::{Changes, Kind, ip, wait_until};
@@ -72,9 +72,8 @@ pub(crate) fn what_the_kernel_refuses_keeps_no_collector_from_converging() {
 }
 
 fn write(cluster: &Cluster, write: Write) {
-    let transaction = Transaction { writes: vec![write], ..Transaction::default() };
     let store = EtcdStore::open(cluster.config()).unwrap();
-    store.commit(&transaction).unwrap();
+    store.commit(&[], &[write]).unwrap();
 }
 
 /// Any host can write its own keys, and leave out what a session has.

@@ -3,7 +3,7 @@
 use std::fs;
 
 use rustix::process::Signal;
-use trueup::world::{Store as _, Transaction, Write};
+use trueup::world::{Store as _, Write};
 use trueup_contracts::etcd::Cluster;
 use trueup_etcd::EtcdStore;
 use trueup_testkit::wait_until;
@@ -74,8 +74,7 @@ fn write(cluster: &Cluster, value: Option<Vec<u8>>) {
         None => Write::Delete(key),
     };
     let store = EtcdStore::open(cluster.config()).unwrap();
-    let transaction = Transaction { compares: Vec::new(), writes: vec![write] };
-    store.commit(&transaction).unwrap();
+    store.commit(&[], &[write]).unwrap();
 }
 
 pub(crate) fn with_grants_a_hostile_export_is_refused_and_an_old_list_is_too() {
