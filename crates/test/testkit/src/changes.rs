@@ -21,19 +21,6 @@ pub struct Changes {
     links: HashMap<u32, RawMessage>,
 }
 
-/// An announcement, and who caused it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Announcement {
-    /// The port of the socket that asked for it; 0 where the kernel does not say: for links, IPv6
-    /// addresses, neighbours that are gone, and all that it derives.
-    pub port: u32,
-    /// The request's flags as far as the kernel reports them: of routes, whether `NLM_F_REPLACE`
-    /// replaced another one.
-    pub flags: u16,
-    /// The announced message.
-    pub message: RawMessage,
-}
-
 /// Groups 1 to 32: links, neighbours, addresses, routes and rules of both families, nexthops and
 /// the rest.
 const ALL_GROUPS: u32 = u32::MAX;
@@ -95,16 +82,18 @@ impl Changes {
     ///
     /// When more was announced than the socket's buffer holds.
     pub fn take(&mut self) -> Vec<RawMessage> {
-        let announced = self.announcements().into_iter();
-        announced.map(|one| one.message).collect()
+        self.announcements().into_iter().map(|(message, ..)| message).collect()
     }
 
-    /// As [`take`](Self::take), each with who asked for it.
+    /// As [`take`](Self::take), each with the request that caused it: the port of the socket and
+    /// the flags. The port is 0 where the kernel does not say: for links, IPv6 addresses,
+    /// neighbours that are gone, and all that it derives. Of the flags the kernel reports for
+    /// routes whether `NLM_F_REPLACE` replaced another one.
     ///
     /// # Panics
     ///
     /// As [`take`](Self::take).
-    pub fn announcements(&mut self) -> Vec<Announcement> {
+    pub fn announcements(&mut self) -> Vec<(RawMessage, u32, u16)> {
         let mut changes = Vec::new();
         let mut buffer = vec![0; DATAGRAM];
         loop {
@@ -120,11 +109,7 @@ impl Changes {
                     continue;
                 };
                 if message.kind != Kind::Link || self.link_moved(&message) {
-                    changes.push(Announcement {
-                        port: received.port,
-                        flags: received.flags,
-                        message,
-                    });
+                    changes.push((message, received.port, received.flags));
                 }
             }
         }

@@ -2,7 +2,6 @@
 //! and mount namespaces made with it. For throwaway processes only: nothing here can be undone
 //! within the process.
 
-use std::fmt;
 use std::fs;
 use std::io;
 
@@ -26,8 +25,9 @@ use crate::wire;
 ///
 /// # Errors
 ///
-/// [`Forbidden`] when the machine does not allow it, naming the setting and the remedy.
-pub fn enter() -> Result<(), Forbidden> {
+/// When the machine does not allow it: the text names the step, the kernel's error, the setting and
+/// the remedy.
+pub fn enter() -> io::Result<()> {
     let (uid, gid) = (geteuid(), getegid());
     let scope = UnshareFlags::NEWNET | UnshareFlags::NEWNS;
     match unshare(UnshareFlags::NEWUSER | scope) {
@@ -39,16 +39,16 @@ pub fn enter() -> Result<(), Forbidden> {
             write("/proc/self/gid_map", &format!("0 {} 1", gid.as_raw()))?;
         }
         Err(error) if uid.is_root() => unshare(scope).map_err(|alone| {
-            Forbidden::new("unshare", &alone, &format!("with a user namespace: {error}"))
+            forbidden("unshare", &alone, &format!(" (with a user namespace: {error})"))
         })?,
-        Err(error) => return Err(Forbidden::new("unshare", &error, "")),
+        Err(error) => return Err(forbidden("unshare", &error, "")),
     }
     let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
     mount_change("/", private)
-        .map_err(|error| Forbidden::new("making mounts private", &error.into(), ""))?;
+        .map_err(|error| forbidden("making mounts private", &error.into(), ""))?;
     mount("tmpfs", "/run", "tmpfs", MountFlags::empty(), None)
-        .map_err(|error| Forbidden::new("mounting a tmpfs on /run", &error.into(), ""))?;
-    loopback_up().map_err(|error| Forbidden::new("setting lo up", &error, ""))
+        .map_err(|error| forbidden("mounting a tmpfs on /run", &error.into(), ""))?;
+    loopback_up().map_err(|error| forbidden("setting lo up", &error, ""))
 }
 
 /// Moves the calling thread alone to a fresh network namespace with the kernel's own defaults and
@@ -115,28 +115,11 @@ fn give_up(capability: CapabilitySet) {
     set_capabilities(None, sets).expect("capabilities can always be given up");
 }
 
-/// The machine does not let this user make namespaces. Its text names the step, the kernel's error
-/// and the remedy.
-#[derive(Debug)]
-pub struct Forbidden(String);
-
-impl Forbidden {
-    fn new(step: &str, error: &io::Error, more: &str) -> Self {
-        let more = if more.is_empty() { String::new() } else { format!(" ({more})") };
-        Self(format!(
-            "cannot enter a namespace: {step}: {error}{more}\n{}",
-            remedy(error, |path| fs::read_to_string(path).ok())
-        ))
-    }
+fn forbidden(step: &str, error: &io::Error, more: &str) -> io::Error {
+    let remedy = remedy(error, |path| fs::read_to_string(path).ok());
+    let text = format!("cannot enter a namespace: {step}: {error}{more}\n{remedy}");
+    io::Error::new(error.kind(), text)
 }
-
-impl fmt::Display for Forbidden {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Forbidden {}
 
 /// The settings that forbid user namespaces, the value that does, and what to write instead.
 const SETTINGS: [(&str, &str, &str); 3] = [
@@ -170,8 +153,8 @@ fn remedy(error: &io::Error, read: impl Fn(&str) -> Option<String>) -> String {
     }
 }
 
-fn write(path: &str, text: &str) -> Result<(), Forbidden> {
-    fs::write(path, text).map_err(|error| Forbidden::new(path, &error, ""))
+fn write(path: &str, text: &str) -> io::Result<()> {
+    fs::write(path, text).map_err(|error| forbidden(path, &error, ""))
 }
 
 fn loopback_up() -> io::Result<()> {

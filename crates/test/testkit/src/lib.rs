@@ -14,7 +14,7 @@ pub mod fields;
 pub mod layer;
 mod ledger;
 mod mask;
-pub mod message;
+mod message;
 pub mod model;
 mod node;
 mod router;
@@ -26,14 +26,12 @@ mod stable;
 mod topology;
 mod wire;
 
-pub use changes::{Announcement, Changes, assert_no_changes};
+pub use changes::{Changes, assert_no_changes};
 pub use directory::empty_directory;
-pub use enter::{
-    Forbidden, enter, fresh_netns, quiet_netns, without_file_override, without_net_admin,
-};
+pub use enter::{enter, fresh_netns, quiet_netns, without_file_override, without_net_admin};
 pub use ledger::{Claims, InterceptedLedger};
 pub use mask::mask;
-pub use message::{Action, Kind, RawMessage};
+pub use message::{Action, Kind, RawMessage, attributes, u16_at, u32_at};
 pub use node::{Node, bridge_at};
 pub use router::advertise;
 pub use runner::{

@@ -216,7 +216,7 @@ pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
 }
 
 /// Appends one attribute, padded to four bytes.
-pub fn push_attribute(out: &mut Vec<u8>, number: u16, payload: &[u8]) {
+pub(crate) fn push_attribute(out: &mut Vec<u8>, number: u16, payload: &[u8]) {
     let len = u16::try_from(payload.len() + 4).expect("attributes are short");
     out.extend(len.to_ne_bytes());
     out.extend(number.to_ne_bytes());
@@ -225,7 +225,13 @@ pub fn push_attribute(out: &mut Vec<u8>, number: u16, payload: &[u8]) {
 }
 
 /// A message in its netlink header, padded to four bytes.
-pub fn framed(message_type: u16, flags: u16, sequence: u32, port: u32, body: &[u8]) -> Vec<u8> {
+pub(crate) fn framed(
+    message_type: u16,
+    flags: u16,
+    sequence: u32,
+    port: u32,
+    body: &[u8],
+) -> Vec<u8> {
     const HEADER: usize = 16;
     let length = u32::try_from(HEADER + body.len()).expect("messages are short");
     let mut bytes = Vec::with_capacity(HEADER + body.len());

@@ -93,15 +93,6 @@ pub struct Origin {
     pub changed_by: u32,
 }
 
-/// An object of the namespace.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Object {
-    /// Its row, as in a dump. Each next hop of an IPv6 route is an object of its own.
-    pub row: RawMessage,
-    /// Its writers.
-    pub origin: Origin,
-}
-
 /// A rule of the kernel that the model can break, to show that tests notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -178,20 +169,21 @@ impl Kernel {
         Namespace::through(Arc::new(Access { kernel: self.clone(), writer, is_admin }))
     }
 
-    /// Returns all objects with their writers, in a fixed order: links, addresses, neighbours,
-    /// forwarding entries, nexthop objects, routes, rules.
-    pub fn objects(&self) -> Vec<Object> {
+    /// Returns the rows of all objects, as in dumps, with their writers, in a fixed order: links,
+    /// addresses, neighbours, forwarding entries, nexthop objects, routes, rules. Each next hop of
+    /// an IPv6 route is an object of its own.
+    pub fn objects(&self) -> Vec<(RawMessage, Origin)> {
         let state = self.lock();
         let mut all = Vec::new();
         for kind in Kind::ALL {
-            state.each(kind, &mut |row, origin| all.push(Object { row, origin }));
+            state.each(kind, &mut |row, origin| all.push((row, origin)));
         }
         all
     }
 
     /// Returns the rows of all [`objects`](Self::objects).
     pub fn rows(&self) -> Vec<RawMessage> {
-        self.objects().into_iter().map(|object| object.row).collect()
+        self.objects().into_iter().map(|(row, _)| row).collect()
     }
 
     /// Returns the count of requests so far that may have changed something: as long as it is the
@@ -297,7 +289,7 @@ mod tests {
     fn each_object_has_its_writers_and_a_copy_goes_its_own_way() {
         let kernel = Kernel::with_cookie(7);
         let before = kernel.objects();
-        assert!(before.iter().all(|object| object.origin.created_by == 0));
+        assert!(before.iter().all(|(_, origin)| origin.created_by == 0));
         rule(&kernel.namespace_of(5), 1, 10);
         let new = |kernel: &Kernel| -> Vec<_> {
             let objects = kernel.objects().into_iter();
@@ -307,10 +299,10 @@ mod tests {
         assert_eq!(kernel.revision(), copy.revision());
         rule(&copy.namespace_of(6), 1, 11);
         assert_eq!(new(&copy).len(), 2);
-        let [object] = &new(&kernel)[..] else {
+        let [(_, origin)] = &new(&kernel)[..] else {
             panic!("one rule was created");
         };
-        assert_eq!((object.origin.created_by, object.origin.changed_by), (5, 5));
+        assert_eq!((origin.created_by, origin.changed_by), (5, 5));
         let cookie = |kernel: &Kernel| kernel.namespace().connect().unwrap().netns_cookie();
         assert_eq!(cookie(&kernel).unwrap(), cookie(&copy).unwrap());
     }

@@ -5,12 +5,13 @@
 use std::any::Any;
 use std::env;
 use std::fs;
+use std::io;
 use std::process::ExitCode;
 use std::thread;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-use crate::enter::{Forbidden, enter, quiet_netns};
+use crate::enter::{enter, quiet_netns};
 use crate::wire::lacks_kind;
 
 /// Makes `main` of a target with `harness = false` out of the functions named, each a `fn()` that
@@ -78,7 +79,7 @@ pub fn main(tests: &[(&'static str, fn())]) -> ExitCode {
     run_all(tests, enter())
 }
 
-fn run_all(tests: &[(&'static str, fn())], entered: Result<(), Forbidden>) -> ExitCode {
+fn run_all(tests: &[(&'static str, fn())], entered: io::Result<()>) -> ExitCode {
     let forbidden = entered.err().map(|error| error.to_string());
     let skip = forbidden.is_some() && may_skip(|name| env::var(name).ok());
     if let (Some(reason), true) = (&forbidden, skip) {

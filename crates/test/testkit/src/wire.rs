@@ -256,8 +256,8 @@ impl Writer {
         Self { socket, port }
     }
 
-    /// The port that [`Announcement::port`](crate::Announcement::port) names for the writes of this
-    /// one.
+    /// Returns the port that [`Changes::announcements`](crate::Changes::announcements) has for the
+    /// writes of this one.
     pub fn port(&self) -> u32 {
         self.port
     }

@@ -16,7 +16,7 @@ use trueup_rtnl::{OnConflict, Options, Ownership, Rtnl};
 
 pub(super) use host::Host;
 use host::JournalOwner;
-use trueup_testkit::message::{Action, Kind, RawMessage};
+use trueup_testkit::{Action, Kind, RawMessage};
 
 /// The name of the agent that a scenario begins with.
 const FIRST: &str = "one";

@@ -11,7 +11,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use super::Selection;
 use super::numbers::{BRIDGE, INET, INET6};
 use super::text::Phrase;
-use trueup_testkit::message::{Action, Kind, RawMessage, u16_at, u32_at};
+use trueup_testkit::{Action, Kind, RawMessage, u16_at, u32_at};
 
 /// Names of interfaces by index.
 pub(super) type Names = BTreeMap<u32, String>;

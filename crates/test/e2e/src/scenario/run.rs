@@ -16,8 +16,7 @@ use super::writer::Trouble;
 use super::{FaultKind, FaultLine, INVARIANTS, Scenario, StepKind};
 use check::{Stop, same};
 use trueup_testkit::faults::{Faults, died};
-use trueup_testkit::message::{Kind, RawMessage};
-use trueup_testkit::{mask, running_version};
+use trueup_testkit::{Kind, RawMessage, mask, running_version};
 
 /// A difference from the scenario, and its line.
 struct Differs {

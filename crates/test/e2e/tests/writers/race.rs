@@ -20,7 +20,7 @@ use trueup_e2e::property;
 use trueup_e2e::world::{Id, Place, World, derived};
 use trueup_rtnl::OnConflict;
 use trueup_testkit::fields::OURS;
-use trueup_testkit::{Action, Announcement, Changes, Kind, quiet_netns};
+use trueup_testkit::{Action, Changes, Kind, RawMessage, quiet_netns};
 
 use crate::act::{self, Act, Case};
 use crate::actor::Actor;
@@ -99,13 +99,12 @@ fn race(run: &mut Run, case: &Case) -> Result<(), String> {
     run.end(&wanted[1], case.stays)
 }
 
-/// All that is announced until it is over, each with the numbers of the first and the last pass in
-/// which it may have happened.
-fn listen(
-    changes: &mut Changes,
-    pass: &AtomicU32,
-    over: &AtomicBool,
-) -> Vec<(RangeInclusive<u32>, Announcement)> {
+/// The numbers of the first and the last pass in which it may have happened, and the announcement
+/// with the port and the flags of the request.
+type Announced = (RangeInclusive<u32>, (RawMessage, u32, u16));
+
+/// All that is announced until it is over.
+fn listen(changes: &mut Changes, pass: &AtomicU32, over: &AtomicBool) -> Vec<Announced> {
     let mut announced = Vec::new();
     let mut from = pass.load(Ordering::SeqCst);
     loop {
@@ -126,17 +125,13 @@ fn listen(
 
 /// Follows who holds which key, and tells of every write of ours over what was his before the pass
 /// began.
-fn judge(
-    announced: &[(RangeInclusive<u32>, Announcement)],
-    base: &World,
-    other_writer: &Actor,
-) -> String {
+fn judge(announced: &[Announced], base: &World, other_writer: &Actor) -> String {
     let mut his: BTreeMap<Place, u32> = BTreeMap::new();
     for (id, _) in base.declared() {
         his.insert(id.place(), 0);
     }
     let mut wrong = String::new();
-    for (during, Announcement { port, flags, message }) in announced {
+    for (during, (message, port, flags)) in announced {
         let id = Id::of(message);
         if matches!(message.kind, Kind::Link | Kind::Neighbour) || derived(message) {
             continue;

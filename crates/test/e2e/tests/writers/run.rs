@@ -9,7 +9,7 @@ use trueup_e2e::world::{Id, World, derived};
 use trueup_net::Desired;
 use trueup_reconcile::Report as _;
 use trueup_rtnl::{OnConflict, Options, Report};
-use trueup_testkit::{Action, Announcement, Changes, Kind};
+use trueup_testkit::{Action, Changes, Kind};
 
 use crate::act::{Act, Case};
 use crate::actor::Actor;
@@ -147,20 +147,19 @@ impl Run {
                 wrong += &format!("is  {}\n", after.line(now));
             }
         }
-        for announcement in &announced {
-            let message = &announcement.message;
+        for (message, port, _) in &announced {
             let id = Id::of(message);
             let Some(rows) = before.rows.get(&id) else {
                 continue;
             };
             // The kernel announces by itself that a link moved and that an IPv6 address is usable,
             // and not by whom one was written.
-            let describe = message.action == Action::Del || announcement.port != 0;
+            let describe = message.action == Action::Del || *port != 0;
             let taken = self.taken.as_ref().is_some_and(|taken| taken.holds(&id));
             let given_back = self.taken.is_some() && keeps_its_mark(&id);
             let excused = taken || given_back;
             if describe && !excused && self.owners.whose(&id, &rows[0]) == Whose::His {
-                wrong += &format!("announced {message} (port {})\n", announcement.port);
+                wrong += &format!("announced {message} (port {port})\n");
             }
         }
         if let Some(taken) = &mut self.taken {
@@ -176,12 +175,10 @@ impl Run {
             }
         }
         // That an IPv6 address is usable the kernel tells in its own time.
-        let usable = |one: &Announcement| {
-            let message = &one.message;
-            (message.kind, message.action, one.port) == (Kind::Address, Action::New, 0)
-        };
-        let moved = announced.iter();
-        let moved = moved.filter(|one| !derived(&one.message) && !usable(one));
+        let moved = announced.iter().filter(|(message, port, _)| {
+            let usable = (message.kind, message.action, *port) == (Kind::Address, Action::New, 0);
+            !derived(message) && !usable
+        });
         if wrong.is_empty() {
             Ok((report, moved.count()))
         } else {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::super::numbers::INET;
 use super::{Say, by_number, ip, lladdr, number, text};
-use trueup_testkit::message::{attributes, u16_at, u32_at};
+use trueup_testkit::{attributes, u16_at, u32_at};
 
 impl Say<'_> {
     pub(super) fn link(&mut self) {

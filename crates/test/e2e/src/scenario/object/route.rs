@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::numbers::{INET6, RTAX, TYPES};
 use super::{Say, by_number, ip, number, text};
-use trueup_testkit::message::{attributes, u16_at, u32_at};
+use trueup_testkit::{attributes, u16_at, u32_at};
 
 impl Say<'_> {
     pub(super) fn route(&mut self) {

@@ -6,7 +6,7 @@ use super::super::writer::Trouble;
 use super::super::{INVARIANTS, Selection};
 use super::Run;
 use std::fmt::Write as _;
-use trueup_testkit::message::{Kind, RawMessage};
+use trueup_testkit::{Kind, RawMessage};
 
 impl Run<'_> {
     /// Fails if a foreign object is gone or changed after a pass.
