@@ -117,22 +117,24 @@ fn programs(options: &Options) -> Result<Vec<Program>> {
     Ok(programs)
 }
 
+/// A value of a file in `/proc`, by its name at the beginning of a line.
+fn value_of(path: &str, name: &str) -> Result<String> {
+    let text = fs::read_to_string(path)?;
+    let value = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+    Ok(value.trim_matches([' ', '\t', ':']).to_owned())
+}
+
 /// The machine and its kernel.
 fn machine() -> Result<String> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
     // The series: others have it with another patch level.
     let series: Vec<&str> = release.trim().splitn(3, '.').take(2).collect();
-    let of = |path: &str, name: &str| -> Result<String> {
-        let text = fs::read_to_string(path)?;
-        let value = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
-        Ok(value.trim_matches([' ', '\t', ':']).to_owned())
-    };
-    let kib: u64 = of("/proc/meminfo", "MemTotal")?.trim_end_matches(" kB").parse()?;
+    let kib: u64 = value_of("/proc/meminfo", "MemTotal")?.trim_end_matches(" kB").parse()?;
     Ok(format!(
         "Linux {}, {} processors ({}), {} GiB of memory",
         series.join("."),
         available_parallelism()?,
-        of("/proc/cpuinfo", "model name")?,
+        value_of("/proc/cpuinfo", "model name")?,
         (kib + (1 << 19)) >> 20
     ))
 }

@@ -10,7 +10,6 @@
 mod namespace;
 mod runs;
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -81,6 +80,10 @@ fn rows(program: &str, containers: usize, took: Vec<(&str, &str, Took)>) -> Vec<
     rows.collect()
 }
 
+fn check_as_before(before: &Snapshot) -> Result<()> {
+    check_without(before, 0..0, &Snapshot::settled())
+}
+
 /// trueup's runs.
 struct Bench<'a> {
     program: &'a str,
@@ -93,28 +96,26 @@ impl Bench<'_> {
     /// Measures it, and checks after each part that nothing else was touched.
     fn run(&self) -> Result<Vec<Row>> {
         let before = namespace::make(self.containers);
-        let is_as_before = || check_without(&before, 0..0, &Snapshot::settled());
         let watcher = Watcher::start();
         let add_at_once = runs::at_once(self.all(Bench::add))?;
         let full = Snapshot::settled();
         check_complete(self.containers, &full)?;
         check_without(&full, 0..self.containers, &before)?;
         let delete_at_once = runs::at_once(self.all(Bench::delete))?;
-        is_as_before()?;
+        check_as_before(&before)?;
 
         let add_alone = runs::alone(self.all(Bench::add))?;
         check_without(&Snapshot::settled(), 0..0, &full)?;
         let delete_alone = runs::alone(self.all(Bench::delete))?;
-        is_as_before()?;
+        check_as_before(&before)?;
 
         let killed_at_once = self.killed_at_once(&full, add_at_once.total)?;
-        is_as_before()?;
+        check_as_before(&before)?;
         let each = add_alone.total / u32::try_from(self.containers)?.max(1);
         let killed_alone = self.killed_alone(2 * each)?;
-        is_as_before()?;
+        check_as_before(&before)?;
         watcher.end()?;
-        let (at_once, alone) = ("many at once", "one after the other");
-        let killed = |how| format!("DEL after a SIGKILL of ADD or DEL, {how}");
+        let killed = "DEL after a SIGKILL of ADD or DEL";
         Ok(rows(
             self.program,
             self.containers,
@@ -123,8 +124,8 @@ impl Bench<'_> {
                 ("del-at-once", "DEL, all at once", delete_at_once),
                 ("add-alone", "ADD, one after the other", add_alone),
                 ("del-alone", "DEL, one after the other", delete_alone),
-                ("killed-at-once", &killed(at_once), killed_at_once),
-                ("killed-alone", &killed(alone), killed_alone),
+                ("killed-at-once", &format!("{killed}, many at once"), killed_at_once),
+                ("killed-alone", &format!("{killed}, one after the other"), killed_alone),
             ],
         ))
     }
@@ -158,16 +159,16 @@ impl Bench<'_> {
         let all = 0..self.containers;
         let adds = all.clone().map(|at| (self.add(at), moment(at % 2 == 0)));
         runs::at_once_and_killed(adds.collect())?;
-        let killed = || all.clone().step_by(2);
-        check_others(full, killed(), &Snapshot::settled())?;
-        let mut took = runs::at_once(killed().map(|at| self.delete(at)).collect())?;
-        check_without(full, killed(), &Snapshot::settled())?;
+        let killed = all.clone().step_by(2);
+        check_others(full, killed.clone(), &Snapshot::settled())?;
+        let mut took = runs::at_once(killed.clone().map(|at| self.delete(at)).collect())?;
+        check_without(full, killed.clone(), &Snapshot::settled())?;
 
-        let others = || all.clone().skip(1).step_by(2);
-        let deletes = others().map(|at| (self.delete(at), moment(at % 4 == 1)));
+        let others = all.clone().skip(1).step_by(2);
+        let deletes = others.clone().map(|at| (self.delete(at), moment(at % 4 == 1)));
         took.add(runs::at_once_and_killed(deletes.collect())?);
         check_others(full, all.clone(), &Snapshot::settled())?;
-        took.add(runs::at_once(others().map(|at| self.delete(at)).collect())?);
+        took.add(runs::at_once(others.map(|at| self.delete(at)).collect())?);
         Ok(took)
     }
 
@@ -197,16 +198,18 @@ fn plugins(containers: usize) -> Result<Vec<Row>> {
         ["bridge", "host-local"].iter().all(|name| Path::new(FOLDER).join(name).is_file());
     ensure!(are_installed, "not installed (Debian's package containernetworking-plugins)");
     trueup_testkit::quiet_netns();
-    let all: Range<usize> = 0..containers;
-    all.clone().for_each(|at| drop(ip(&["netns", "add", &name(at)])));
-    let all = |verb| all.clone().map(|at| plugin(verb, at)).collect();
+    (0..containers).for_each(|at| drop(ip(&["netns", "add", &name(at)])));
     let took = vec![
-        ("add-at-once", "ADD, all at once", runs::at_once(all("ADD"))?),
-        ("del-at-once", "DEL, all at once", runs::at_once(all("DEL"))?),
-        ("add-alone", "ADD, one after the other", runs::alone(all("ADD"))?),
-        ("del-alone", "DEL, one after the other", runs::alone(all("DEL"))?),
+        ("add-at-once", "ADD, all at once", runs::at_once(plugin_runs("ADD", containers))?),
+        ("del-at-once", "DEL, all at once", runs::at_once(plugin_runs("DEL", containers))?),
+        ("add-alone", "ADD, one after the other", runs::alone(plugin_runs("ADD", containers))?),
+        ("del-alone", "DEL, one after the other", runs::alone(plugin_runs("DEL", containers))?),
     ];
     Ok(rows(PLUGINS, containers, took))
+}
+
+fn plugin_runs(verb: &str, containers: usize) -> Vec<Run> {
+    (0..containers).map(|at| plugin(verb, at)).collect()
 }
 
 fn plugin(verb: &str, at: usize) -> Run {

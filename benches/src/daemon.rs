@@ -114,15 +114,19 @@ impl Rows {
     }
 }
 
+impl Options {
+    fn given(&self, given: Option<usize>, quick: usize, full: usize) -> usize {
+        given.unwrap_or(if self.quick { quick } else { full })
+    }
+}
+
 fn measure(part: Part, options: &Options, rows: &mut Rows) {
-    let given = |given: Option<usize>, quick, full| {
-        given.unwrap_or(if options.quick { quick } else { full })
-    };
-    let of_day = (given(options.v4, 20_000, 1_000_000), given(options.v6, 4_000, 200_000));
+    let of_day =
+        (options.given(options.v4, 20_000, 1_000_000), options.given(options.v6, 4_000, 200_000));
     let lasts = Duration::from_secs(options.seconds.unwrap_or(if options.quick { 6 } else { 60 }));
     match (part, &options.trueup) {
         (Part::Forms, _) => {
-            let changes = given(options.changes, 50, 500);
+            let changes = options.given(options.changes, 50, 500);
             let sizes = match &options.sizes[..] {
                 [] if options.quick => &[1_000][..],
                 [] => &[1_000, 50_000, 1_000_000],
@@ -141,12 +145,14 @@ fn measure(part: Part, options: &Options, rows: &mut Rows) {
         (Part::Day, _) => rows.piece("day".to_owned(), |rows| day::run(of_day, lasts, rows)),
         (Part::Watch, None) => eprintln!("watch: left out: no --trueup"),
         (Part::Watch, Some(trueup)) => {
-            let (size, samples) =
-                (given(options.watched, 1_000, 50_000), given(options.samples, 5, 50));
-            let lasts = lasts.min(Duration::from_secs(20));
+            let (size, samples) = (
+                options.given(options.watched, 1_000, 50_000),
+                options.given(options.samples, 5, 50),
+            );
+            let watched = lasts.min(Duration::from_secs(20));
             for state in &watch::STATES {
                 rows.piece(format!("watch {}", state.name), |rows| {
-                    rows.show(watch::run(trueup, state, size, lasts, samples)?)
+                    rows.show(watch::run(trueup, state, size, watched, samples)?)
                 });
             }
         }

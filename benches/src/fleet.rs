@@ -220,13 +220,13 @@ fn make(at: usize) -> Result<()> {
 
 fn desired(routes: u8) -> Result<Desired> {
     let (inside, outside): (IfName, IfName) = ("eth0".parse()?, "far0".parse()?);
-    let end = |name, peer| {
+    let ends = [(inside, outside), (outside, inside)].map(|(name, peer)| {
         let attrs = VethAttrs::default().with_peer(peer);
         Link::new(name, LinkKind::Veth(attrs)).with_up(true)
-    };
+    });
     let routes: Result<Vec<Route<IfName>>> = (0..routes).map(route).collect();
     Ok(Desired::default()
-        .with_links([end(inside, outside), end(outside, inside)])
+        .with_links(ends)
         .with_addresses([Address::new(inside, "10.0.0.2/24".parse()?)])
         .with_routes(routes?))
 }

@@ -64,16 +64,17 @@ pub(crate) fn perform(work: Work, size: usize) -> Result<Took> {
             took
         }
         Work::LinkDelete => {
-            let all = |verb| {
-                Requests::of(size, |requests, at| requests.link(verb, &trueup_works::link(at)))
-            };
-            Raw::open()?.send(&all(Verb::Create)?)?;
-            write(&all(Verb::Delete)?)
+            Raw::open()?.send(&links(size, Verb::Create)?)?;
+            write(&links(size, Verb::Delete)?)
         }
         Work::RouteGateway => write(&encode(work, size, Verb::Replace)?),
         _ if work.leaves(size) == (0, 0) => write(&encode(work, size, Verb::Delete)?),
         _ => write(&encode(work, size, Verb::Create)?),
     }
+}
+
+fn links(size: usize, verb: Verb) -> Result<Requests> {
+    Requests::of(size, |requests, at| requests.link(verb, &trueup_works::link(at)))
 }
 
 /// Looks at the rows of our protocol, whatever table: what it takes to know of every row of one's

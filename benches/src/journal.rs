@@ -85,14 +85,15 @@ fn compared(directory: &Path, rounds: usize, lasts: Duration) -> Result<()> {
             let least = each.iter().copied().fold(f64::MAX, f64::min);
             let most = each.iter().copied().fold(0.0, f64::max);
             let median = median(each);
-            let sum = |of: fn(&Rate) -> f64| rates.iter().map(of).sum::<f64>();
-            let records = sum(|rate| rate.records as f64);
+            let records: f64 = rates.iter().map(|rate| rate.records as f64).sum();
+            let syncs: f64 = rates.iter().map(|rate| rate.syncs as f64).sum();
+            let processor: f64 = rates.iter().map(|rate| rate.usage.processor).sum();
             table.row([
                 format!("{name}, {threads} threads"),
                 format!("{median:.0}, {least:.0}, {most:.0}"),
                 format!("{:.2}", median / one),
-                format!("{:.1}", records / sum(|rate| rate.syncs as f64)),
-                format!("{:.0} µs", sum(|rate| rate.usage.processor) * 1e6 / records),
+                format!("{:.1}", records / syncs),
+                format!("{:.0} µs", processor * 1e6 / records),
             ]);
         }
     }

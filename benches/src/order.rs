@@ -267,42 +267,42 @@ fn route(to: Destination, gateways: impl IntoIterator<Item = usize>) -> Result<R
 }
 
 fn made(set: &[Destination], gateways: usize, shift: usize) -> Make {
-    let set = set.to_vec();
+    let destinations = set.to_vec();
     Rc::new(move |_| {
-        let routes = set.iter().enumerate().map(|(at, to)| route(*to, [(at + shift) % gateways]));
-        routes.map(|route| Ok(Object::Route(route?))).collect()
+        let all = destinations.iter().enumerate();
+        all.map(|(at, to)| Ok(Object::Route(route(*to, [(at + shift) % gateways])?))).collect()
     })
 }
 
-fn routes(name: &str, set: &[Destination], gateways: usize) -> Vec<Work> {
-    let orders = |longest| -> Orders {
-        let mut all = orders(&[
-            ("ascending", ascending),
-            ("descending", descending),
-            ("scattered", golden),
-            ("every 256th", |n| passes(n, 256)),
-        ]);
-        all.extend([
-            ("by length, ascending", by_length(set, longest, ascending)),
-            ("by length, scattered", by_length(set, longest, golden)),
-            ("by length, every 16th", by_length(set, longest, |n| passes(n, 16))),
-            ("by length, every 256th", by_length(set, longest, |n| passes(n, 256))),
-        ]);
-        all
-    };
+fn route_orders(set: &[Destination], longest_first: bool) -> Orders {
+    let mut all = orders(&[
+        ("ascending", ascending),
+        ("descending", descending),
+        ("scattered", golden),
+        ("every 256th", |n| passes(n, 256)),
+    ]);
+    all.extend([
+        ("by length, ascending", by_length(set, longest_first, ascending)),
+        ("by length, scattered", by_length(set, longest_first, golden)),
+        ("by length, every 16th", by_length(set, longest_first, |n| passes(n, 16))),
+        ("by length, every 256th", by_length(set, longest_first, |n| passes(n, 256))),
+    ]);
+    all
+}
+
+fn routes(name: &str, set: &[Destination], gateways: usize) -> [Work; 3] {
     let (all, others) = (made(set, gateways, 0), made(set, gateways + 1, 1));
-    let work = |name: String, verb, longest, there: Option<&Make>, all| Work {
-        count: set.len(),
-        ..ordered(name, verb, orders(longest), there.cloned(), all)
-    };
-    let mut create = work(format!("create routes {name}"), Verb::Create, true, None, &all);
-    let halves = Rc::clone(&all);
+    let [halves, to_replace, to_delete] = [(); 3].map(|()| Rc::clone(&all));
+    let longest_first = route_orders(set, true);
+    let create = format!("create routes {name}");
+    let mut create = ordered(create, Verb::Create, longest_first.clone(), None, &all);
     create.ways.push(("ascending, two sockets", Box::new(move || two_sockets(&halves))));
-    vec![
-        create,
-        work(format!("replace routes {name}"), Verb::Replace, true, Some(&all), &others),
-        work(format!("delete routes {name}"), Verb::Delete, false, Some(&all), &all),
-    ]
+    let replace = format!("replace routes {name}");
+    let replace = ordered(replace, Verb::Replace, longest_first, Some(to_replace), &others);
+    let delete = format!("delete routes {name}");
+    let shortest_first = route_orders(set, false);
+    let delete = ordered(delete, Verb::Delete, shortest_first, Some(to_delete), &all);
+    [create, replace, delete].map(|work| Work { count: set.len(), ..work })
 }
 
 fn two_sockets(all: &Make) -> Result<Taken> {
@@ -337,13 +337,16 @@ fn multipath(set: Vec<Destination>) -> [Work; 2] {
     both("multipath routes", count, &orders, &all, &all)
 }
 
+fn rule(family: Family, at: u32) -> Object {
+    let rule = Rule::new(family, 1_000 + at, RuleAction::Lookup(100));
+    Object::Rule(Box::new(rule.with_protocol(DEFAULT_PROTOCOL)))
+}
+
 fn rules(family: Family, count: usize) -> [Work; 2] {
-    let of = move |at| {
-        let rule = Rule::new(family, 1_000 + at, RuleAction::Lookup(100));
-        Object::Rule(Box::new(rule.with_protocol(DEFAULT_PROTOCOL)))
-    };
-    let all: Make = Rc::new(move |_| Ok((0..count as u32).map(of).collect()));
-    let back: Make = Rc::new(move |_| Ok((0..count as u32).rev().map(of).collect()));
+    let numbers = 0..count as u32;
+    let backwards = numbers.clone().rev();
+    let all: Make = Rc::new(move |_| Ok(numbers.clone().map(|at| rule(family, at)).collect()));
+    let back: Make = Rc::new(move |_| Ok(backwards.clone().map(|at| rule(family, at)).collect()));
     both(&format!("rules {family}"), count, &three_orders(), &all, &back)
 }
 
@@ -358,117 +361,127 @@ fn neighbours(family: Family, count: usize) -> [Work; 2] {
     both(&format!("neighbours {family}"), count, &three_orders(), &all, &all)
 }
 
+fn address(family: Family, dev: Dev, at: usize) -> Result<Object> {
+    let (ip, len): (IpAddr, u8) = match family {
+        Family::Inet => (Ipv4Addr::from((20 << 24) + ((at as u32) << 8) + 1).into(), 24),
+        Family::Inet6 => (Ipv6Addr::from((0xfd01_u128 << 112) + at as u128 + 1).into(), 64),
+    };
+    let address = Address::new(dev, IpNetwork::new(ip, len)?).with_protocol(DEFAULT_PROTOCOL);
+    Ok(Object::Address(address.with_flags(AddressFlags::default())))
+}
+
+/// Creates addresses on a link that is up first, or is set up after them.
+fn create_addresses(family: Family, count: usize, is_up_first: bool) -> Result<Taken> {
+    quiet_netns();
+    ip_batch(["link add v0 type veth peer name v1", "link set v1 up"]);
+    let index = index_of("v0");
+    let up = Link::must_exist("v0".parse()?).with_index(index).with_up(true);
+    let raise = batches([up], |buffer, it| link::change(buffer, it, None, &existing))?;
+    let all =
+        (0..count).map(|at| address(family, Dev::index(index), at)).collect::<Result<Vec<_>>>()?;
+    let adds = encoded(Verb::Create, &all, &ascending(count))?;
+    if is_up_first {
+        send(raise)?;
+        return send(adds);
+    }
+    let (adds, raise) = (send(adds)?, send(raise)?);
+    Ok([adds[0] + raise[0], adds[1] + raise[1]])
+}
+
 /// Addresses on a link that is up, and on one that comes up after them.
 fn addresses(family: Family, count: usize) -> Work {
-    let address = move |dev, at: usize| {
-        let (ip, len): (IpAddr, u8) = match family {
-            Family::Inet => (Ipv4Addr::from((20 << 24) + ((at as u32) << 8) + 1).into(), 24),
-            Family::Inet6 => (Ipv6Addr::from((0xfd01_u128 << 112) + at as u128 + 1).into(), 64),
-        };
-        let address = Address::new(dev, IpNetwork::new(ip, len)?).with_protocol(DEFAULT_PROTOCOL);
-        Ok(Object::Address(address.with_flags(AddressFlags::default())))
-    };
-    let first = move |up: bool| -> Result<Taken> {
-        quiet_netns();
-        ip_batch(["link add v0 type veth peer name v1", "link set v1 up"]);
-        let index = index_of("v0");
-        let raise = Link::must_exist("v0".parse()?).with_index(index).with_up(true);
-        let raise = batches([raise], |buffer, it| link::change(buffer, it, None, &existing))?;
-        let all =
-            (0..count).map(|at| address(Dev::index(index), at)).collect::<Result<Vec<_>>>()?;
-        let adds = encoded(Verb::Create, &all, &ascending(count))?;
-        if up {
-            send(raise)?;
-            return send(adds);
-        }
-        let (adds, raise) = (send(adds)?, send(raise)?);
-        Ok([adds[0] + raise[0], adds[1] + raise[1]])
-    };
     Work {
         name: format!("create addresses {family}"),
         count,
         ways: vec![
-            ("on a link that is up", Box::new(move || first(true))),
-            ("before the link comes up", Box::new(move || first(false))),
+            ("on a link that is up", Box::new(move || create_addresses(family, count, true))),
+            ("before the link comes up", Box::new(move || create_addresses(family, count, false))),
         ],
     }
+}
+
+/// Makes links in a namespace of their own, and returns their indexes.
+fn made_links(count: usize) -> Result<Vec<u32>> {
+    fresh_netns();
+    let indexes: Vec<u32> = (1_000..1_000 + count as u32).collect();
+    let links = indexes
+        .iter()
+        .map(|index| {
+            let link = Link::new(format!("b{index}").parse()?, LinkKind::Ifb);
+            Ok(link.with_index(*index).with_up(true))
+        })
+        .collect::<Result<Vec<_>>>()?;
+    send(batches(links, |buffer, it| link::create(buffer, it, 0, &existing))?)?;
+    Ok(indexes)
+}
+
+fn delete_one_by_one(count: usize) -> Result<Taken> {
+    send(batches(made_links(count)?, |buffer, index| link::delete(buffer, *index))?)
+}
+
+fn delete_by_group(count: usize) -> Result<Taken> {
+    let mut all = Vec::new();
+    for part in made_links(count)?.chunks(249) {
+        let group = part.iter().copied().map(Some).chain([None]);
+        all.extend(batches(group, |buffer, index| match index {
+            Some(index) => link::set_group(buffer, *index, 77),
+            None => link::delete_group(buffer, 77),
+        })?);
+    }
+    send(all)
 }
 
 /// Links deleted one by one, and by a group that they are put into first, in the same batch.
 fn links(count: usize) -> Work {
-    let prepare = move || -> Result<Vec<u32>> {
-        fresh_netns();
-        let indexes: Vec<u32> = (1_000..1_000 + count as u32).collect();
-        let links = indexes
-            .iter()
-            .map(|index| {
-                let link = Link::new(format!("b{index}").parse()?, LinkKind::Ifb);
-                Ok(link.with_index(*index).with_up(true))
-            })
-            .collect::<Result<Vec<_>>>()?;
-        send(batches(links, |buffer, it| link::create(buffer, it, 0, &existing))?)?;
-        Ok(indexes)
-    };
-    let one_by_one =
-        move || send(batches(prepare()?, |buffer, index| link::delete(buffer, *index))?);
-    let by_group = move || -> Result<Taken> {
-        let mut all = Vec::new();
-        for part in prepare()?.chunks(249) {
-            let group = part.iter().copied().map(Some).chain([None]);
-            all.extend(batches(group, |buffer, index| match index {
-                Some(index) => link::set_group(buffer, *index, 77),
-                None => link::delete_group(buffer, 77),
-            })?);
-        }
-        send(all)
-    };
     Work {
         name: format!("delete {count} links"),
         count,
         ways: vec![
-            ("one by one", Box::new(one_by_one)),
-            ("by group, 249 at once", Box::new(by_group)),
+            ("one by one", Box::new(move || delete_one_by_one(count))),
+            ("by group, 249 at once", Box::new(move || delete_by_group(count))),
         ],
     }
 }
 
+fn planned(count: usize, creates: bool) -> Result<(Plan, Taken)> {
+    let set = even(count, 24);
+    let (mut wanted, mut there) = (Routes::new(), Vec::new());
+    for (at, to) in set.into_iter().enumerate() {
+        let via = gateway(Family::Inet, at % 64);
+        if creates {
+            wanted.insert(Route::new(prefix(to)?, NextHops::One(NextHop::via(via))));
+        } else {
+            let on = NextHops::One(NextHop::via(via).with_dev(Dev::index(2)));
+            there.push(route(to, [0])?.with_nexthops(on));
+        }
+    }
+    let desired = Desired::default().with_routes(wanted);
+    let observed = Observed::default().with_routes(there).with_complete(Kinds::ALL);
+    let owned = Owned::default();
+    let policy = Policy::from(DEFAULT_PROTOCOL);
+    let names = Resolution::of(&desired, &observed, &owned, &policy)?
+        .with_routes(&desired, &observed, &policy);
+    taken(|| Ok(plan_with(&desired, None, &names, &observed, &owned, &policy)?))
+}
+
+fn carried_out(count: usize, creates: bool) -> Result<Taken> {
+    let (plan, _) = planned(count, creates)?;
+    let mut socket = Socket::open(&Namespace::through(Arc::new(Nobody)))?;
+    let (done, taken) = taken(|| Ok(apply(&plan, &mut socket, &BTreeMap::new(), &|| true)))?;
+    ensure!(done.outcomes.iter().all(|outcome| outcome.is_applied()));
+    Ok(taken)
+}
+
 /// What planning and carrying out cost by themselves, of routes in one length: there is no kernel.
 fn own(count: usize) -> Work {
-    let plan = move |creates: bool| -> Result<(Plan, Taken)> {
-        let set = even(count, 24);
-        let (mut wanted, mut there) = (Routes::new(), Vec::new());
-        for (at, to) in set.into_iter().enumerate() {
-            let via = gateway(Family::Inet, at % 64);
-            if creates {
-                wanted.insert(Route::new(prefix(to)?, NextHops::One(NextHop::via(via))));
-            } else {
-                let on = NextHops::One(NextHop::via(via).with_dev(Dev::index(2)));
-                there.push(route(to, [0])?.with_nexthops(on));
-            }
-        }
-        let desired = Desired::default().with_routes(wanted);
-        let observed = Observed::default().with_routes(there).with_complete(Kinds::ALL);
-        let owned = Owned::default();
-        let policy = Policy::from(DEFAULT_PROTOCOL);
-        let names = Resolution::of(&desired, &observed, &owned, &policy)?
-            .with_routes(&desired, &observed, &policy);
-        taken(|| Ok(plan_with(&desired, None, &names, &observed, &owned, &policy)?))
-    };
-    let carry_out = move |creates: bool| -> Result<Taken> {
-        let (plan, _) = plan(creates)?;
-        let mut socket = Socket::open(&Namespace::through(Arc::new(Nobody)))?;
-        let (done, taken) = taken(|| Ok(apply(&plan, &mut socket, &BTreeMap::new(), &|| true)))?;
-        ensure!(done.outcomes.iter().all(|outcome| outcome.is_applied()));
-        Ok(taken)
-    };
     Work {
         name: "plan and apply, without a kernel".to_owned(),
         count,
         ways: vec![
-            ("plan creates", Box::new(move || Ok(plan(true)?.1))),
-            ("plan deletes", Box::new(move || Ok(plan(false)?.1))),
-            ("carry creates out", Box::new(move || carry_out(true))),
-            ("carry deletes out", Box::new(move || carry_out(false))),
+            ("plan creates", Box::new(move || Ok(planned(count, true)?.1))),
+            ("plan deletes", Box::new(move || Ok(planned(count, false)?.1))),
+            ("carry creates out", Box::new(move || carried_out(count, true))),
+            ("carry deletes out", Box::new(move || carried_out(count, false))),
         ],
     }
 }

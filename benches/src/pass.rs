@@ -71,13 +71,6 @@ fn pass(desired: &Desired, ledger: &mut MemoryLedger, changes: bool) -> Result<(
 
 /// What a pass that does the work is given. All that is built of the library's types is built here.
 fn desired(work: Work, size: usize) -> Result<Desired> {
-    let nothing = work.leaves(size) == (0, 0);
-    let routes = |via: fn(IpAddr) -> Result<NextHops<IfName>>| -> Result<Routes> {
-        let wanted = if nothing && work != Work::GatewayObject { 0 } else { usize::MAX };
-        let all = trueup_works::routes(work, size)?.take(wanted);
-        all.map(|(to, gateway)| Ok(Route::new(prefix(to)?, via(gateway)?))).collect()
-    };
-    let plain = |gateway| Ok(NextHops::One(NextHop::via(gateway)));
     let all = Desired::default();
     Ok(match work {
         Work::AddressCreate => {
@@ -93,13 +86,23 @@ fn desired(work: Work, size: usize) -> Result<Desired> {
         Work::LinkDelete => all.with_links([]),
         Work::RuleCreate(_) | Work::RuleDelete(_) => all.with_rules(rules(work, size)),
         Work::BothCreate | Work::BothNoop | Work::BothDelete => {
-            all.with_routes(routes(plain)?).with_rules(rules(work, size))
+            all.with_routes(routes(work, size, plain)?).with_rules(rules(work, size))
         }
         Work::GatewayObject => {
-            all.with_routes(routes(out_of_up0)?).with_nexthops(NexthopMode::Objects)
+            all.with_routes(routes(work, size, out_of_up0)?).with_nexthops(NexthopMode::Objects)
         }
-        _ => all.with_routes(routes(plain)?),
+        _ => all.with_routes(routes(work, size, plain)?),
     })
+}
+
+fn routes(work: Work, size: usize, via: fn(IpAddr) -> Result<NextHops<IfName>>) -> Result<Routes> {
+    let nothing = work.leaves(size) == (0, 0) && work != Work::GatewayObject;
+    let all = trueup_works::routes(work, size)?.take(if nothing { 0 } else { usize::MAX });
+    all.map(|(to, gateway)| Ok(Route::new(prefix(to)?, via(gateway)?))).collect()
+}
+
+fn plain(gateway: IpAddr) -> Result<NextHops<IfName>> {
+    Ok(NextHops::One(NextHop::via(gateway)))
 }
 
 fn rules(work: Work, size: usize) -> Vec<Rule> {

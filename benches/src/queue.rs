@@ -135,8 +135,9 @@ fn turn(make: Make, options: &Options) -> Result<[f64; 4]> {
     }
     runner.end()?;
     let [median, slow] = Times::of(times).parts(1e-6);
-    let each = |seconds: f64| seconds * 1e6 / jobs as f64;
-    Ok([each(usage.wall), each(usage.processor), median, slow])
+    let [wall, processor] =
+        [usage.wall, usage.processor].map(|seconds| seconds * 1e6 / jobs as f64);
+    Ok([wall, processor, median, slow])
 }
 
 /// The queue, where each job has a ticket, which is dropped.
@@ -159,16 +160,12 @@ impl Runner for Queue<usize> {
 struct ThreadEach(Vec<(Sender<Job>, JoinHandle<()>)>);
 
 fn thread_each(keys: usize, _: NonZeroUsize) -> Result<Box<dyn Runner>> {
-    let start = |_| {
+    let threads = (0..keys).map(|_| {
         let (send, receive) = channel::<Job>();
-        Ok((
-            send,
-            thread::Builder::new()
-                .stack_size(STACK)
-                .spawn(move || receive.iter().for_each(|job| job()))?,
-        ))
-    };
-    Ok(Box::new(ThreadEach((0..keys).map(start).collect::<Result<_>>()?)))
+        let thread = thread::Builder::new().stack_size(STACK);
+        Ok((send, thread.spawn(move || receive.iter().for_each(|job| job()))?))
+    });
+    Ok(Box::new(ThreadEach(threads.collect::<Result<_>>()?)))
 }
 
 impl Runner for ThreadEach {
@@ -195,7 +192,7 @@ fn mutex_each(keys: usize, workers: NonZeroUsize) -> Result<Box<dyn Runner>> {
     let lanes: Arc<[Mutex<()>]> = (0..keys).map(|_| Mutex::new(())).collect();
     let (send, receive) = channel::<(usize, Job)>();
     let receive = Arc::new(Mutex::new(receive));
-    let start = |_| {
+    let threads = (0..workers.get()).map(|_| {
         let (lanes, receive) = (Arc::clone(&lanes), Arc::clone(&receive));
         thread::spawn(move || {
             while let Some((key, job)) = next(&receive) {
@@ -203,9 +200,8 @@ fn mutex_each(keys: usize, workers: NonZeroUsize) -> Result<Box<dyn Runner>> {
                 job();
             }
         })
-    };
-    let threads = (0..workers.get()).map(start).collect();
-    Ok(Box::new(MutexEach { send, threads }))
+    });
+    Ok(Box::new(MutexEach { send, threads: threads.collect() }))
 }
 
 fn next<T>(receive: &Mutex<Receiver<T>>) -> Option<T> {

@@ -59,8 +59,8 @@ impl Row {
     pub(crate) fn with_times(mut self, times: Vec<Duration>, size: usize) -> Row {
         (self.times, self.size) = (times.len(), size);
         let times = Times::of(times);
-        let part = |percent| nanos(times.part(percent));
-        (self.p50_ns, self.p99_ns, self.max_ns) = (part(50), part(99), part(100));
+        [self.p50_ns, self.p99_ns, self.max_ns] =
+            [50, 99, 100].map(|percent| nanos(times.part(percent)));
         self
     }
 
@@ -85,6 +85,14 @@ impl Row {
     }
 }
 
+fn time(ns: u64) -> String {
+    if ns == 0 { String::new() } else { seconds(ns) }
+}
+
+fn count(number: usize) -> String {
+    if number == 0 { String::new() } else { grouped(number) }
+}
+
 /// The rows as a table, in the form of those in `docs/performance.md`: one for each program, and
 /// how many times the median of `base` at the same work it is.
 pub(crate) fn table(rows: &[Row], base: &str) -> String {
@@ -103,8 +111,6 @@ pub(crate) fn table(rows: &[Row], base: &str) -> String {
         "in all",
         "unheard",
     ];
-    let time = |ns| if ns == 0 { String::new() } else { seconds(ns) };
-    let count = |number| if number == 0 { String::new() } else { grouped(number) };
     let mut table = Table::new(&head, "---");
     for row in rows {
         let of_base = rows
@@ -150,12 +156,13 @@ mod tests {
 
     #[test]
     fn a_table_compares_with_the_base_of_the_same_work_and_size() {
-        let row = |program, size, micros| {
-            Row::new(program, "work", "a work")
-                .with_times(vec![Duration::from_micros(micros)], size)
-                .with_processor(Duration::from_micros(3), 1)
-        };
-        let rows = [row("floor", 10, 2), row("trueup", 10, 5), row("trueup", 20, 5)];
+        let rows = [("floor", 10, 2), ("trueup", 10, 5), ("trueup", 20, 5)].map(
+            |(program, size, micros)| {
+                Row::new(program, "work", "a work")
+                    .with_times(vec![Duration::from_micros(micros)], size)
+                    .with_processor(Duration::from_micros(3), 1)
+            },
+        );
         let text = table(&rows, "floor");
         let lines: Vec<&str> = text.lines().skip(2).collect();
         assert!(lines[0].starts_with("| a work | floor | 10 |  | 1 | 2.00 µs |"), "{text}");

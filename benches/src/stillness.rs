@@ -109,17 +109,18 @@ fn churn(rate: u32, lasts: Duration) -> Result<u32> {
     Ok(count)
 }
 
+fn few(all: Vec<Object>) -> impl Iterator<Item = Object> {
+    all.into_iter()
+        .enumerate()
+        .filter_map(|(at, object)| (at % 2 == 0 || at % 50 == 1).then_some(object))
+        .take(130)
+}
+
 /// Half of them routes, a quarter neighbours, an eighth each addresses and rules. Of these few are
 /// IPv6: a rule has the kernel walk all IPv6 routes, an address has it join groups anew, and each
 /// would take the time of a hundred others.
 fn mixed() -> Result<Vec<Object>> {
     let [routes, addresses, neighbours, rules] = crowd::theirs(500)?;
-    let few = |all: Vec<Object>| {
-        all.into_iter()
-            .enumerate()
-            .filter_map(|(at, object)| (at % 2 == 0 || at % 50 == 1).then_some(object))
-            .take(130)
-    };
     let mut rest = few(addresses).chain(few(rules)).chain(neighbours.into_iter().take(260));
     Ok(routes.into_iter().flat_map(|route| [Some(route), rest.next()]).flatten().collect())
 }

@@ -58,8 +58,8 @@ pub(crate) fn declared(work: Work, size: usize) -> Result<Took> {
     let mut config = NetworkConfig::new().route_protocol(RouteProtocol::from(PROTOCOL));
     let delete = matches!(work, Work::RouteDelete(_));
     for ((address, length), via) in routes(work, if delete { 0 } else { size })? {
-        let via = via.to_string();
-        config = config.route(&format!("{address}/{length}"), |route| route.via(&via))?;
+        let gateway = via.to_string();
+        config = config.route(&format!("{address}/{length}"), |route| route.via(&gateway))?;
     }
     let options = ApplyOptions::default().with_purge(delete);
     on_runtime(async |netlink| {

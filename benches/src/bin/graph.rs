@@ -167,10 +167,15 @@ fn driven(row: &mut Row) -> Result<()> {
         driver.wait_converged(BOUND)?;
         row.event = row.event.min(begin.elapsed());
     }
-    let runs = runs.load(Ordering::Relaxed);
-    ensure!(runs == row.vertices + 100, "{runs} runs");
+    let counted = runs.load(Ordering::Relaxed);
+    ensure!(counted == row.vertices + 100, "{counted} runs");
     driver.stop(BOUND)?;
     Ok(())
+}
+
+/// The processor's seconds of a vertex.
+fn each(row: &Row, at: usize) -> f64 {
+    row.usage[at].processor / row.vertices as f64
 }
 
 fn main() -> Result<()> {
@@ -200,7 +205,6 @@ fn main() -> Result<()> {
         rows.push(row);
     }
     // 1 is linear: the time of a vertex in the largest graph, against that in the smallest.
-    let each = |row: &Row, at: usize| row.usage[at].processor / row.vertices as f64;
     let slopes = FIGURES
         .iter()
         .enumerate()

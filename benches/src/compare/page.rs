@@ -71,14 +71,17 @@ fn headline(record: &Record) -> String {
     table.0
 }
 
+fn micros(figures: &Figures) -> f64 {
+    figures.median.wall_ns as f64 / 1e3
+}
+
 /// The limits of time, and whether they are missed.
 fn bounds(record: &Record, figures: &Figures, step: &Step) -> String {
-    let wall = |figures: &Figures| figures.median.wall_ns as f64 / 1e3;
     let smallest = record.of(step.work).next().and_then(|entry| entry.figures("trueup", "floor"));
-    let grown = smallest.map_or(1.0, |smallest| wall(figures) / wall(&smallest));
+    let grown = smallest.map_or(1.0, |smallest| micros(figures) / micros(&smallest));
     let bounds = step.limits.iter().filter_map(|limit| match *limit {
         Limit::Floors(most) => Some(bound(most, figures.ratio, "×")),
-        Limit::Micros(most) => Some(bound(most, wall(figures), " µs")),
+        Limit::Micros(most) => Some(bound(most, micros(figures), " µs")),
         Limit::Growth(most) => Some(bound(most, grown, "× of the smallest size's")),
         Limit::Megabytes(_) => None,
     });
@@ -119,16 +122,16 @@ fn growth(text: &mut String, record: &Record) {
 /// A table for each work that others did as well: a row a program, a column a size.
 fn others(text: &mut String, record: &Record) {
     for (step, _) in steps() {
-        let all = || record.of(step.work);
-        let programs = all().flat_map(|entry| entry.took.keys().chain(entry.failed.keys()));
+        let all: Vec<&Entry> = record.of(step.work).collect();
+        let programs = all.iter().flat_map(|entry| entry.took.keys().chain(entry.failed.keys()));
         let programs: BTreeSet<_> = programs.map(|name| (rank(name), name)).collect();
         if programs.iter().all(|(rank, _)| *rank < 2) {
             continue;
         }
         text.push_str(&format!("\n{}. Wall time, times the floor's, memory:\n\n", step.title));
-        let mut table = Table::of_sizes("", &all().map(|entry| entry.size).collect());
+        let mut table = Table::of_sizes("", &all.iter().map(|entry| entry.size).collect());
         for (_, program) in programs {
-            table.row([program.clone()].into_iter().chain(all().map(|it| cell(it, program))));
+            table.row([program.clone()].into_iter().chain(all.iter().map(|it| cell(it, program))));
         }
         text.push_str(&table.0);
     }
@@ -207,9 +210,12 @@ mod tests {
     use super::*;
     use trueup_works::clock::Took;
 
+    fn took(wall_ns: u64) -> Took {
+        Took { wall_ns, cpu_ns: wall_ns, peak_rss_kb: 1_000 }
+    }
+
     #[test]
     fn tables_show_what_is_missed_and_who_failed() {
-        let took = |wall_ns| Took { wall_ns, cpu_ns: wall_ns, peak_rss_kb: 1_000 };
         let mut record = Record { machine: "Linux 6.18".to_owned(), ..Record::default() };
         for (size, trueup) in [(1_000_000, 1_200), (1_000, 5_000)] {
             let work = "route-create".to_owned();

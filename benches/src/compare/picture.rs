@@ -71,24 +71,24 @@ fn panel(area: &Area<'_>, record: &Record, work: Work) -> Result<()> {
         .find(|(step, _)| step.work == work)
         // What follows a comma says against what; the lines beside say that.
         .and_then(|(step, _)| step.title.split(", against").next());
-    let area = area.titled(title.unwrap_or_default(), ("sans-serif", 17))?;
+    let titled = area.titled(title.unwrap_or_default(), ("sans-serif", 17))?;
     let lines = lines(record, work);
-    let points = || lines.iter().flat_map(|line| line.points.iter().copied());
-    if points().next().is_none() {
+    let points: Vec<_> = lines.iter().flat_map(|line| line.points.iter().copied()).collect();
+    if points.is_empty() {
         return Ok(());
     }
-    let sizes = decades(points().map(|(size, _)| size));
-    let times = decades(points().map(|(_, ns)| ns));
-    let axis = |ticks: &[f64]| {
+    let sizes = decades(points.iter().map(|(size, _)| *size));
+    let times = decades(points.iter().map(|(_, ns)| *ns));
+    let [across, up] = [&sizes, &times].map(|ticks| {
         let ends = ticks[0]..ticks[ticks.len() - 1];
-        ends.log_scale().with_key_points(ticks.to_vec())
-    };
-    let mut chart = ChartBuilder::on(&area)
+        ends.log_scale().with_key_points(ticks.clone())
+    });
+    let mut chart = ChartBuilder::on(&titled)
         .margin(8)
         .margin_right(NAMES)
         .x_label_area_size(24)
         .y_label_area_size(56)
-        .build_cartesian_2d(axis(&sizes), axis(&times))?;
+        .build_cartesian_2d(across, up)?;
     chart
         .configure_mesh()
         .light_line_style(TRANSPARENT)
@@ -114,7 +114,7 @@ fn panel(area: &Area<'_>, record: &Record, work: Work) -> Result<()> {
         }
     }
     let (right, _) = chart.backend_coord(&(sizes[sizes.len() - 1], times[0]));
-    names(&area, right + 8, ends)
+    names(&titled, right + 8, ends)
 }
 
 /// Returns the powers of ten from below the least value to above the greatest.
@@ -192,10 +192,10 @@ mod tests {
         }
         let text = svg(&record).unwrap();
         let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("<polyline")).collect();
-        let strokes = |colour: &'static str| lines.iter().filter(move |line| line.contains(colour));
-        assert!(strokes("#444444").count() > 10, "the floor's line is dashed");
-        assert_eq!(strokes("#C2410C").count(), 1);
-        let line = strokes("#C2410C").next().unwrap();
+        let [floors, ours] = ["#444444", "#C2410C"]
+            .map(|colour| lines.iter().filter(|line| line.contains(colour)).collect::<Vec<_>>());
+        assert!(floors.len() > 10, "the floor's line is dashed");
+        let [line] = ours[..] else { panic!("{ours:?}") };
         let points = line
             .split_once("points=\"")
             .unwrap()

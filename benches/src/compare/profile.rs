@@ -89,8 +89,8 @@ impl Samples {
                 let (address, symbol) = line.trim().split_once(' ')?;
                 Some((u64::from_str_radix(address, 16).ok()?, symbol))
             });
-            let is_in = |name: &str| frames.clone().any(|(_, symbol)| symbol == name);
-            let (dumps, asked) = (is_in("netlink_dump"), is_in("netlink_sendmsg"));
+            let [dumps, asked] = ["netlink_dump", "netlink_sendmsg"]
+                .map(|name| frames.clone().any(|(_, symbol)| symbol == name));
             // The upper half is the kernel's.
             let count = match frames.next() {
                 None => continue,

@@ -49,12 +49,15 @@ pub(super) fn make(containers: usize) -> Snapshot {
     Snapshot::settled()
 }
 
+fn is_gateway(row: &RawMessage, attribute: u16) -> bool {
+    row.attrs.get(&attribute).is_some_and(|it| **it == GATEWAY)
+}
+
 /// Returns true for what a container's run creates, and what the kernel derives from it.
 fn is_of_containers(row: &RawMessage) -> bool {
-    let is = |attribute: u16| row.attrs.get(&attribute).is_some_and(|it| **it == GATEWAY);
     match row.kind {
-        Kind::Address => is(IFA_LOCAL),
-        Kind::Route => is(RTA_DST) || row.protocol() == Some(PROTOCOL),
+        Kind::Address => is_gateway(row, IFA_LOCAL),
+        Kind::Route => is_gateway(row, RTA_DST) || row.protocol() == Some(PROTOCOL),
         _ => false,
     }
 }
@@ -90,11 +93,10 @@ pub(super) fn check_others(
 
 /// Checks that each container has its address and its route.
 pub(super) fn check_complete(containers: usize, now: &Snapshot) -> Result<()> {
-    let count = |kind| {
+    let [addresses, routes] = [Kind::Address, Kind::Route].map(|kind| {
         let rows = now.of(kind).filter(|row| is_of_containers(row));
         rows.filter(|row| row.kind == Kind::Address || row.protocol() == Some(PROTOCOL)).count()
-    };
-    let (addresses, routes) = (count(Kind::Address), count(Kind::Route));
+    });
     ensure!(
         (addresses, routes) == (containers, containers),
         "{addresses} addresses and {routes} routes of {containers} containers"

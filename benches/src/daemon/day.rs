@@ -107,8 +107,10 @@ impl Day<'_> {
             if count == 1 { "one prefix".to_owned() } else { format!("{count} prefixes at once") };
         let title = format!("{prefixes}, every {} ms: another gateway", PERIOD.as_millis());
         let (work, size) = (format!("daemon-day-{count}"), self.table.len());
-        let row = |program, turns: Turns| turns.row(program, &work, &title, size, count);
-        Ok([row(FLOOR, theirs), row(TRUEUP, ours)])
+        Ok([
+            theirs.row(FLOOR, &work, &title, size, count),
+            ours.row(TRUEUP, &work, &title, size, count),
+        ])
     }
 
     /// Three tenths of the IPv4 routes lose their gateway at once, and get it back; one more prefix
@@ -142,13 +144,13 @@ impl Day<'_> {
         }
         behind.longest = Duration::ZERO;
         let theirs = self.gateway_fails_on_the_floor(&places)?;
-        let size = self.table.len();
-        let row = |program, turns: Turns| {
-            turns.row(program, "daemon-day-gateway", GATEWAY_FAILS, size, places.len())
-        };
+        let (size, count) = (self.table.len(), places.len());
         let title = "one prefix, right behind a gateway that fails";
-        let behind = behind.row(TRUEUP, "daemon-day-behind", title, size, 1);
-        Ok([row(FLOOR, theirs), row(TRUEUP, ours), behind])
+        Ok([
+            theirs.row(FLOOR, "daemon-day-gateway", GATEWAY_FAILS, size, count),
+            ours.row(TRUEUP, "daemon-day-gateway", GATEWAY_FAILS, size, count),
+            behind.row(TRUEUP, "daemon-day-behind", title, size, 1),
+        ])
     }
 
     /// The same routes by raw requests, while the loop is paused: in the end all are as before.

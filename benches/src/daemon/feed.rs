@@ -158,12 +158,15 @@ mod tests {
     #[test]
     fn a_change_ends_with_the_event_that_says_it() {
         let start = Instant::now();
-        let at = |ms| start + Duration::from_millis(ms);
         let prefix: Prefix = "11.0.0.0/24".parse().unwrap();
         let [one, two] = ["10.200.0.2", "10.200.0.3"].map(|it| it.parse().ok());
-        let sent = [(at(0), prefix, one), (at(1), prefix, two), (at(9), prefix, None)];
-        let heard =
-            [(5, two), (7, two), (12, None)].map(|(ms, via)| Heard { at: at(ms), prefix, via });
+        let sent = [(0, one), (1, two), (9, None)]
+            .map(|(ms, via)| (start + Duration::from_millis(ms), prefix, via));
+        let heard = [(5, two), (7, two), (12, None)].map(|(ms, via)| Heard {
+            at: start + Duration::from_millis(ms),
+            prefix,
+            via,
+        });
         let (times, unheard) = latencies(&sent, &heard);
         assert_eq!(times, [4, 3].map(Duration::from_millis));
         assert_eq!(unheard, 1);

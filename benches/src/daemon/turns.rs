@@ -225,13 +225,14 @@ impl FloorRoutes {
     /// The nexthop objects that routes of this form point at.
     fn objects(&self) -> Vec<Object> {
         let (family, dev) = (self.form.family, Dev::index(index_of("up0")));
-        let object = |gateway: u8| {
-            let hop = NextHop::via(address(family, gateway)).with_dev(Some(dev));
-            let target = NexthopTarget::One(family, hop);
-            let object = Nexthop::new(FIRST_OBJECT + u32::from(gateway), target);
-            Object::Nexthop(object.with_protocol(FOREIGN).canonical())
-        };
-        (0..if self.form.by_objects { GATEWAYS } else { 0 }).map(object).collect()
+        (0..if self.form.by_objects { GATEWAYS } else { 0 })
+            .map(|gateway| {
+                let hop = NextHop::via(address(family, gateway)).with_dev(Some(dev));
+                let target = NexthopTarget::One(family, hop);
+                let object = Nexthop::new(FIRST_OBJECT + u32::from(gateway), target);
+                Object::Nexthop(object.with_protocol(FOREIGN).canonical())
+            })
+            .collect()
     }
 }
 
@@ -286,6 +287,5 @@ pub(super) fn forms(
 
     let work = format!("daemon-form-{}-{}", form.name, exceptions.name);
     let title = format!("{}{}: one route, another gateway", form.title, exceptions.title);
-    let row = |program, turns: Turns| turns.row(program, &work, &title, size, 1);
-    Ok([row(FLOOR, theirs), row(TRUEUP, ours)])
+    Ok([theirs.row(FLOOR, &work, &title, size, 1), ours.row(TRUEUP, &work, &title, size, 1)])
 }

@@ -121,18 +121,21 @@ fn sized(mut prefixes: Vec<Destination>, size: usize, longest: u8) -> Vec<Destin
 }
 
 fn read(path: &Path) -> Result<Vec<Destination>> {
-    let name = || path.display().to_string();
-    ensure!(path.is_file(), "no such file: {}", name());
+    let name = path.display();
+    ensure!(path.is_file(), "no such file: {name}");
     let mut gzip =
         Command::new("gzip").arg("-dc").arg(path).stdout(Stdio::piped()).spawn().context("gzip")?;
     let mut prefixes = Vec::new();
     for line in gzip.stdout.take().into_iter().flat_map(|text| BufReader::new(text).lines()) {
         let line = line?;
         let prefix = line.split_whitespace().next().unwrap_or_default();
-        let (address, length) = prefix.split_once('/').with_context(name)?;
-        prefixes.push((address.parse().with_context(name)?, length.parse().with_context(name)?));
+        let (address, length) = prefix.split_once('/').with_context(|| name.to_string())?;
+        prefixes.push((
+            address.parse().with_context(|| name.to_string())?,
+            length.parse().with_context(|| name.to_string())?,
+        ));
     }
-    ensure!(gzip.wait()?.success(), "gzip -dc {} failed", name());
+    ensure!(gzip.wait()?.success(), "gzip -dc {name} failed");
     prefixes.sort_unstable();
     prefixes.dedup();
     Ok(prefixes)

@@ -371,9 +371,12 @@ mod tests {
         assert!(there.iter().all(|there| *there));
     }
 
+    fn text((address, length): Destination) -> String {
+        format!("{address}/{length}")
+    }
+
     #[test]
     fn objects_are_as_the_page_says() {
-        let text = |(address, length): Destination| format!("{address}/{length}");
         assert_eq!(text(destination(Inet, 0)), "16.0.0.0/24");
         assert_eq!(text(destination(Inet, 999_999)), "31.66.63.0/24");
         assert_eq!(text(destination(Inet6, 65_537)), "2a00:1:1::/48");

@@ -87,31 +87,33 @@ impl Walk {
     pub(crate) fn by_threads(&self, threads: usize, best: &mut Usage) -> Result<()> {
         let queue = Mutex::new(self.roots().collect::<VecDeque<_>>());
         let changed = Condvar::new();
-        let work = || {
-            let mut ready = queue.lock().unwrap_or_else(PoisonError::into_inner);
-            while self.runs.load(Ordering::Relaxed) < self.children.len() {
-                let Some(at) = ready.pop_front() else {
-                    let waited = changed.wait_timeout(ready, Duration::from_millis(1));
-                    ready = waited.unwrap_or_else(PoisonError::into_inner).0;
-                    continue;
-                };
-                drop(ready);
-                let children: Vec<u32> = self.run(at).collect();
-                ready = queue.lock().unwrap_or_else(PoisonError::into_inner);
-                ready.extend(&children);
-                if children.len() > 1 {
-                    changed.notify_one();
-                }
-            }
-            changed.notify_all();
-        };
         self.timed(best, || {
             std::thread::scope(|scope| {
                 (0..threads).for_each(|_| {
-                    scope.spawn(work);
+                    scope.spawn(|| self.take_from(&queue, &changed));
                 });
             });
         })
+    }
+
+    /// Runs what is ready until all vertices have run.
+    fn take_from(&self, queue: &Mutex<VecDeque<u32>>, changed: &Condvar) {
+        let mut ready = queue.lock().unwrap_or_else(PoisonError::into_inner);
+        while self.runs.load(Ordering::Relaxed) < self.children.len() {
+            let Some(at) = ready.pop_front() else {
+                let waited = changed.wait_timeout(ready, Duration::from_millis(1));
+                ready = waited.unwrap_or_else(PoisonError::into_inner).0;
+                continue;
+            };
+            drop(ready);
+            let children: Vec<u32> = self.run(at).collect();
+            ready = queue.lock().unwrap_or_else(PoisonError::into_inner);
+            ready.extend(&children);
+            if children.len() > 1 {
+                changed.notify_one();
+            }
+        }
+        changed.notify_all();
     }
 
     /// Walks on rayon's pool.
@@ -172,10 +174,13 @@ pub(crate) fn systemd(units: usize) -> Result<String> {
     ))
 }
 
+fn unit(at: usize) -> String {
+    name(at).replace('.', "-") + ".service"
+}
+
 fn write_units(folder: &Path, units: usize) -> std::io::Result<()> {
     fs::create_dir_all(folder)?;
     fs::set_permissions(folder, fs::Permissions::from_mode(0o777))?;
-    let unit = |at| name(at).replace('.', "-") + ".service";
     for at in 0..units {
         let after: Vec<_> = parents(at).map(unit).collect();
         let text = format!(
