@@ -29,7 +29,7 @@ fn declare(folder: &Path, names: &[String]) -> Vec<(VertexSpec, Box<dyn Vertex>)
         Ok(Verdict::InPlace)
     };
     let print = |context: &RunContext, _: bool| {
-        println!("{} files", *context.received::<usize>("number")?);
+        println!("{} files", context.received::<usize>("number")?.0);
         Ok(Verdict::InPlace)
     };
     let printing = VertexSpec::new("print").receives::<usize>("number", "count", "files");

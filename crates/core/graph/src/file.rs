@@ -18,7 +18,7 @@ pub use self::place::Places;
 use self::place::{Claim, failed, failure};
 use self::watch::FileWatch;
 use self::write::Whose;
-use crate::{Failure, Records, RunContext, Verdict, Vertex, Watch};
+use crate::{Failure, Records, RunContext, Verdict, Vertex};
 
 /// The largest file that is read.
 const MAX_LEN: u64 = 64 * 1024 * 1024;
@@ -221,9 +221,9 @@ impl Vertex for File {
         Ok(Verdict::Changed)
     }
 
-    fn watch(&mut self, hints: Hints, _: Waker) -> Result<Watch, Failure> {
+    fn watch(&mut self, hints: Hints, _: Waker) -> Result<bool, Failure> {
         self.watch.begin(hints);
-        Ok(Watch::Hints)
+        Ok(false)
     }
 
     fn records(&self) -> Records {

@@ -28,12 +28,11 @@ pub use edge::EdgeKind;
 pub use error::{Error, ErrorKind};
 pub use exec::Exec;
 pub use file::{File, Places};
-pub use ports::Received;
 pub use runner::Turn;
 pub use source::SourceVertex;
 pub use spec::VertexSpec;
 pub use state::{Config, Explanation, Made, Record, Verdict, Wait};
-pub use vertex::{Records, RunContext, Vertex, Watch};
+pub use vertex::{Records, RunContext, Vertex};
 
 pub use trueup_reconcile::Failure;
 

@@ -2,7 +2,6 @@
 
 use std::any::{Any, TypeId, type_name};
 use std::fmt;
-use std::ops::Deref;
 use std::sync::Arc;
 
 use trueup_reconcile::ErrorClass;
@@ -117,47 +116,11 @@ impl Input {
     }
 }
 
-/// A value that was received by a port. It derefs to the value.
-pub struct Received<T> {
-    value: Arc<T>,
-    is_changed: bool,
-}
-
-impl<T> Received<T> {
-    /// True if the value differs from that which the vertex received in its last successful run;
-    /// also if it has had none.
-    pub fn is_changed(&self) -> bool {
-        self.is_changed
-    }
-
-    /// Returns the value.
-    pub fn into_value(self) -> Arc<T> {
-        self.value
-    }
-}
-
-impl<T> Deref for Received<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.value
-    }
-}
-
-impl<T: fmt::Debug> fmt::Debug for Received<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Received")
-            .field("value", &self.value)
-            .field("is_changed", &self.is_changed)
-            .finish()
-    }
-}
-
 /// Finds what was received by a port.
 pub(crate) fn received<T: Any + Send + Sync>(
     inputs: &[Input],
     port: &str,
-) -> Result<Received<T>, Failure> {
+) -> Result<(Arc<T>, bool), Failure> {
     let input = inputs.iter().find(|it| *it.port == *port).ok_or_else(|| {
         let message = format!("port {port}: the vertex does not receive by it; declare `receives`");
         Failure::new(ErrorClass::Invalid, message)
@@ -165,8 +128,7 @@ pub(crate) fn received<T: Any + Send + Sync>(
     let value = Arc::clone(&input.value)
         .downcast()
         .map_err(|_| wrong_type::<T>("received", port, input.of.name))?;
-    let is_changed = input.is_changed;
-    Ok(Received { value, is_changed })
+    Ok((value, input.is_changed))
 }
 
 /// Checks that a vertex may send a value of this type by a port.

@@ -9,7 +9,7 @@ use trueup_loop::{Config, ErrorKind, Handle, Loop, Step};
 use trueup_reconcile::{ErrorClass, Hints, Ledger, Outcome, Report, Source};
 
 use crate::sync::{Mutex, lock};
-use crate::{Failure, Records, RunContext, Turn, Verdict, Vertex, Watch};
+use crate::{Failure, Records, RunContext, Turn, Verdict, Vertex};
 
 /// A vertex that runs the passes of any [`Source`], as its [`Loop`] has them due.
 ///
@@ -233,7 +233,7 @@ where
         S::ANNOUNCES
     }
 
-    fn watch(&mut self, _: Hints, waker: Waker) -> Result<Watch, Failure> {
+    fn watch(&mut self, _: Hints, waker: Waker) -> Result<bool, Failure> {
         let mut running = lock(&self.shared.running);
         running.waker = Some(waker.clone());
         // It subscribes before the first pass.
@@ -242,7 +242,7 @@ where
             it.poll(false)
         }) {
             Step::Ended(result) => Err(ended(result)),
-            _ => Ok(Watch::Events),
+            _ => Ok(true),
         }
     }
 

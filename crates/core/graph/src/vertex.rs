@@ -12,7 +12,7 @@ use trueup_reconcile::{ErrorClass, Hints};
 
 use crate::ports::{self, Input, Sends, Value};
 use crate::sync::{Mutex, lock};
-use crate::{Failure, Received, Turn, Verdict};
+use crate::{Failure, Turn, Verdict};
 
 /// A part of a system that a [`Driver`](crate::Driver) brings into its declared state.
 ///
@@ -60,22 +60,22 @@ pub trait Vertex: Any + Send {
     }
 
     /// Begins to watch: from its return on, what may have changed is reported by `hints` or by
-    /// [`events`](Self::events), which is called when `waker` is woken as well. By default the
-    /// vertex is not watched.
+    /// [`events`](Self::events). Returns true if `events` is to be called: at once, when what it
+    /// waits for has come, and when `waker` is woken. By default the vertex reports nothing: it
+    /// runs when its parents do, and by [`Driver::event`](crate::Driver::event).
     ///
     /// # Errors
     ///
     /// When it cannot be watched. It is tried again after the vertex's delay, and does not run
     /// before.
-    fn watch(&mut self, _hints: Hints, _waker: Waker) -> Result<Watch, Failure> {
-        Ok(Watch::Unsupported)
+    fn watch(&mut self, _hints: Hints, _waker: Waker) -> Result<bool, Failure> {
+        Ok(false)
     }
 
     /// Takes the events that wait, without blocking, and tells the turn what the vertex waits for
     /// next: a descriptor, an instant, or nothing but a wake-up. Returns when the vertex is to run
     /// because of them, unless it runs or is called again before; that instant it waits for too. It
-    /// is called if [`watch`](Self::watch) has returned [`Watch::Events`], and not while the vertex
-    /// runs.
+    /// is called if [`watch`](Self::watch) has returned true, and not while the vertex runs.
     ///
     /// # Errors
     ///
@@ -145,18 +145,6 @@ pub enum Records {
     Constant,
 }
 
-/// The result of [`Vertex::watch`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Watch {
-    /// The vertex sends hints.
-    Hints,
-    /// The vertex waits for events: [`Vertex::events`].
-    Events,
-    /// The vertex reports nothing: it runs when its parents do, and by
-    /// [`Driver::event`](crate::Driver::event).
-    Unsupported,
-}
-
 /// What a call of a vertex is to know.
 #[derive(Clone)]
 pub struct RunContext {
@@ -218,12 +206,13 @@ impl RunContext {
         !self.is_interrupted() && self.deadline.is_none_or(|at| crate::sync::now() < at)
     }
 
-    /// Returns the value that was received by a port.
+    /// Returns the value that was received by a port. The second is true if it differs from that
+    /// which the vertex received in its last successful run, and if it has had none.
     ///
     /// # Errors
     ///
     /// The vertex does not receive by this port, or another type; or it is being reversed.
-    pub fn received<T: Any + Send + Sync>(&self, port: &str) -> Result<Received<T>, Failure> {
+    pub fn received<T: Any + Send + Sync>(&self, port: &str) -> Result<(Arc<T>, bool), Failure> {
         ports::received(&self.inputs, port)
     }
 

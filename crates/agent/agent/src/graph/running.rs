@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Context as _, Result, bail};
 use trueup_file as file;
-use trueup_graph::{
-    Config, Driver, Failure, Records, RunContext, Snapshot, Turn, Verdict, Vertex, Watch,
-};
+use trueup_graph::{Config, Driver, Failure, Records, RunContext, Snapshot, Turn, Verdict, Vertex};
 use trueup_loop::Revision;
 use trueup_reconcile::{Hints, Ledger};
 
@@ -284,7 +282,7 @@ impl Vertex for Reported {
         self.vertex.announces()
     }
 
-    fn watch(&mut self, hints: Hints, waker: Waker) -> Result<Watch, Failure> {
+    fn watch(&mut self, hints: Hints, waker: Waker) -> Result<bool, Failure> {
         self.vertex.watch(hints, waker)
     }
 

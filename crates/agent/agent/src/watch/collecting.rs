@@ -9,7 +9,7 @@ use std::task::Waker;
 
 use crate::error::Result;
 use trueup_file::File;
-use trueup_graph::{Failure, RunContext, Verdict, Vertex, Watch};
+use trueup_graph::{Failure, RunContext, Verdict, Vertex};
 use trueup_net::RouteKey;
 use trueup_reconcile::{ErrorClass, Hints, LateHints};
 use trueup_world::{Collector, CollectorConfig, Filter, GrantsFollower, World};
@@ -221,10 +221,10 @@ impl Vertex for CollectorVertex {
         verdict
     }
 
-    fn watch(&mut self, hints: Hints, _: Waker) -> Result<Watch, Failure> {
+    fn watch(&mut self, hints: Hints, _: Waker) -> Result<bool, Failure> {
         if let Some(collecting) = &self.shared.lock().collecting {
             collecting.hints.set(hints);
         }
-        Ok(Watch::Hints)
+        Ok(false)
     }
 }

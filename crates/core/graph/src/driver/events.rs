@@ -6,9 +6,9 @@ use trueup_reconcile::Hints;
 
 use super::cell::{Cell, Place, catch, discard};
 use super::shared::{Core, Shared};
+use crate::Failure;
 use crate::runner::{Due, Member, Turn};
 use crate::sync::{MutexGuard, lock, now, try_lock};
-use crate::{Failure, Watch};
 
 impl Shared {
     /// Takes the events of the vertices that are due, and returns those that are to run. Those that
@@ -75,18 +75,18 @@ impl Shared {
             return core;
         };
         drop(core);
-        let watch = {
+        let watched = {
             let mut vertex = lock(&cell.vertex);
             catch(|| vertex.watch(hints, member.waker()))
         };
         core = lock(&self.core);
-        match watch {
+        match watched {
             Err(failure) => core.unwatched(cell, failure),
-            Ok(watch) => {
+            Ok(has_events) => {
                 if let Some(vertex) = cell.vertex_id() {
                     core.state.handle_ready(now(), vertex);
                 }
-                if watch == Watch::Events && cell.place().is_some_and(Place::is_watching) {
+                if has_events && cell.place().is_some_and(Place::is_watching) {
                     member.wake();
                     core.watched.remove(&cell.set_member(member.number()));
                     core.watched.insert(member.number(), (Arc::clone(cell), member));

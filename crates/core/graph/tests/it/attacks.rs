@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use trueup_graph::{Driver, ErrorKind, Failure, RunContext, Verdict, Vertex, VertexSpec, Watch};
+use trueup_graph::{Driver, ErrorKind, Failure, RunContext, Verdict, Vertex, VertexSpec};
 use trueup_reconcile::{ErrorClass, Hints, Ledger, LedgerError, MemoryLedger};
 use trueup_testkit::{Claims, InterceptedLedger};
 
@@ -24,9 +24,9 @@ impl<F: FnMut(Option<&Hints>) + Send + 'static> Vertex for Dropped<F> {
         Ok(Verdict::InPlace)
     }
 
-    fn watch(&mut self, hints: Hints, _: Waker) -> Result<Watch, Failure> {
+    fn watch(&mut self, hints: Hints, _: Waker) -> Result<bool, Failure> {
         self.hints = Some(hints);
-        Ok(Watch::Unsupported)
+        Ok(false)
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use trueup_graph::{Driver, Failure, RunContext, Turn, Verdict, Vertex, VertexSpec, Watch};
+use trueup_graph::{Driver, Failure, RunContext, Turn, Verdict, Vertex, VertexSpec};
 use trueup_reconcile::{ErrorClass, Hints, MemoryLedger};
 
 use crate::support::{BOUND, Declared, Gate, SharedLedger, config, counted, start, until, vertex};
@@ -56,13 +56,13 @@ impl Vertex for Watched {
         Ok(Verdict::InPlace)
     }
 
-    fn watch(&mut self, _: Hints, _: Waker) -> Result<Watch, Failure> {
+    fn watch(&mut self, _: Hints, _: Waker) -> Result<bool, Failure> {
         if self.fail > 0 {
             self.fail -= 1;
             return Err(Failure::new(ErrorClass::Busy, "not yet"));
         }
         self.is_watched.store(true, Ordering::SeqCst);
-        Ok(Watch::Events)
+        Ok(true)
     }
 
     fn events(&mut self, turn: Turn<'_>) -> Result<Option<Instant>, Failure> {

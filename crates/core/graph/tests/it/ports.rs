@@ -26,8 +26,8 @@ fn sender(spec: VertexSpec, value: &Arc<AtomicU32>) -> Declared {
 fn receiver(spec: VertexSpec, seen: &Seen) -> Declared {
     let seen = Arc::clone(seen);
     vertex(spec, move |context, _| {
-        let number = context.received::<u32>("in")?;
-        seen.lock().unwrap().push((*number, number.is_changed()));
+        let (number, is_changed) = context.received::<u32>("in")?;
+        seen.lock().unwrap().push((*number, is_changed));
         Ok(Verdict::InPlace)
     })
 }
@@ -96,8 +96,8 @@ fn what_a_failed_run_sends_is_dropped_and_a_failed_receiver_sees_it_as_new_again
     let (inner, at) = (Arc::clone(&seen), Arc::clone(&step));
     let spec = VertexSpec::new("b").receives::<u32>("in", "a", "number");
     let receiver = vertex(spec.with_retry(0, BOUND), move |context, _| {
-        let number = context.received::<u32>("in")?;
-        inner.lock().unwrap().push((*number, number.is_changed()));
+        let (number, is_changed) = context.received::<u32>("in")?;
+        inner.lock().unwrap().push((*number, is_changed));
         match at.load(Ordering::SeqCst) {
             3 => Err(failed()),
             _ => Ok(Verdict::InPlace),
@@ -250,7 +250,7 @@ fn a_check_passes_values_on_and_says_who_waits_for_one() {
     let receiver = |name: &str, port: &str| {
         let spec = VertexSpec::new(name).receives::<u32>("in", "a", port);
         vertex(spec, |context, _| {
-            let number = context.received::<u32>("in")?;
+            let (number, _) = context.received::<u32>("in")?;
             Ok(match *number {
                 7 => Verdict::InPlace,
                 _ => Verdict::WouldChange,

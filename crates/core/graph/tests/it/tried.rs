@@ -8,9 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use trueup_graph::{
-    EdgeKind, Failure, RunContext, Turn, Verdict, Vertex, VertexSpec, Wait, Watch, check,
-};
+use trueup_graph::{EdgeKind, Failure, RunContext, Turn, Verdict, Vertex, VertexSpec, Wait, check};
 use trueup_reconcile::{ErrorClass, Hints, MemoryLedger};
 
 use crate::support::{BOUND, Declared, counted, start, until, vertex};
@@ -50,7 +48,7 @@ impl Vertex for Deaf {
         Ok(Verdict::InPlace)
     }
 
-    fn watch(&mut self, _: Hints, _: Waker) -> Result<Watch, Failure> {
+    fn watch(&mut self, _: Hints, _: Waker) -> Result<bool, Failure> {
         Err(Failure::new(ErrorClass::Busy, "no answer"))
     }
 }
@@ -109,8 +107,8 @@ impl Vertex for Piped {
         Ok(Verdict::InPlace)
     }
 
-    fn watch(&mut self, _: Hints, _: Waker) -> Result<Watch, Failure> {
-        Ok(Watch::Events)
+    fn watch(&mut self, _: Hints, _: Waker) -> Result<bool, Failure> {
+        Ok(true)
     }
 
     fn events(&mut self, turn: Turn<'_>) -> Result<Option<Instant>, Failure> {

@@ -38,11 +38,10 @@ use driver::{Driver, Snapshot};
 use edge::EdgeKind;
 use error::{Error, ErrorKind};
 use graph::{Graph, VertexId};
-use ports::Received;
 use runner::Turn;
 use spec::VertexSpec;
 use state::{
     Action, Cause, Config, Context, Explanation, Made, Record, RunId, State, Verdict, Wait,
 };
 use trueup_reconcile::Failure;
-use vertex::{Records, RunContext, Vertex, Watch};
+use vertex::{Records, RunContext, Vertex};

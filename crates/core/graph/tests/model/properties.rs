@@ -199,7 +199,7 @@ fn a_receiver_ends_with_the_last_value_whenever_the_sender_sends_or_is_replaced(
                 Ok(Verdict::InPlace)
             };
             let receive = move |context: &RunContext, _: bool| {
-                let number = context.received::<usize>("in")?;
+                let (number, _) = context.received::<usize>("in")?;
                 thread::yield_now();
                 seen.store(*number, Ordering::SeqCst);
                 Ok(Verdict::InPlace)

@@ -32,11 +32,10 @@ use builder::GraphBuilder;
 use edge::EdgeKind;
 use error::{Error, ErrorKind};
 use graph::{Graph, VertexId};
-use ports::Received;
 use spec::VertexSpec;
 use state::{
     Action, Cause, Config, Context, Explanation, Made, Record, RunId, State, Verdict, Wait,
 };
 use trueup_loop::Turn;
 use trueup_reconcile::Failure;
-use vertex::{Records, RunContext, Vertex, Watch};
+use vertex::{Records, RunContext, Vertex};
