@@ -48,7 +48,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     let used = Arc::new(Mutex::new(None));
     let told = Arc::clone(&used);
     let looped =
-        looped(through, crowd::desired(managed, 100)?, Config::default()).on_report(move |_| {
+        looped(through, crowd::desired(managed, 100)?, Config::default()).on_report(move |_, _| {
             let now = (Instant::now(), processor_of_thread());
             *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
         });

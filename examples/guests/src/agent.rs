@@ -86,8 +86,8 @@ pub fn run(file: &Path, state: &Path, options: &Options) -> Result<()> {
         Ok(())
     };
     Loop::new(engine, (), (), ledger, (), config)
-        .on_report(|pass| {
-            let status = match pass.result {
+        .on_report(|_, result| {
+            let status = match result {
                 Ok(report) => status(report, &handle),
                 Err(error) => format!("converged: no\n{}\n", with_sources(error)),
             };

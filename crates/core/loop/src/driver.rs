@@ -21,7 +21,8 @@ use crate::{
     trace,
 };
 
-type OnPass<'a, S> = dyn FnMut(FinishedPass<'_, S>) + Send + 'a;
+type OnPass<'a, S> =
+    dyn FnMut(Revision, Result<&<S as Source>::Report, &<S as Source>::Error>) + Send + 'a;
 type OnReport<'a, S> = dyn FnMut(&<S as Source>::Report) + Send + 'a;
 type OnSubscribe<'a, S> = dyn FnMut(Subscribed<(), &<S as Source>::Error>) + Send + 'a;
 
@@ -49,17 +50,6 @@ pub struct Loop<'a, S: Source> {
     is_listening: bool,
     shared: Arc<Shared<S>>,
     _on_drop: OnDrop<S>,
-}
-
-/// A pass that is over, for [`Loop::on_report`].
-#[non_exhaustive]
-pub struct FinishedPass<'a, S: Source> {
-    /// The desired state that it was for.
-    pub revision: Revision,
-    /// How much it observed.
-    pub extent: Extent,
-    /// Its report, or why it could not run.
-    pub result: Result<&'a S::Report, &'a S::Error>,
 }
 
 /// The parts of a loop that a question may look at, for [`Handle::ask`].
@@ -109,7 +99,7 @@ impl<'a, S: Source> Loop<'a, S> {
             ledger: Box::new(ledger),
             options,
             callbacks: Callbacks {
-                report: Box::new(|_| {}),
+                report: Box::new(|_, _| {}),
                 subscribe: Box::new(|_| {}),
                 drift: Box::new(|_| {}),
                 contention: Box::new(|_| {}),
@@ -132,9 +122,13 @@ impl<'a, S: Source> Loop<'a, S> {
         self
     }
 
-    /// Sets a callback for every pass, on the loop's thread. The pass
-    /// is done once all callbacks have returned, and only then a forced pass or a pause returns.
-    pub fn on_report(mut self, call: impl FnMut(FinishedPass<'_, S>) + Send + 'a) -> Self {
+    /// Sets a callback for every pass, on the loop's thread, with the revision of the desired state
+    /// that the pass was for, and with its report, or why it could not run. The pass is done once
+    /// all callbacks have returned, and only then a forced pass or a pause returns.
+    pub fn on_report(
+        mut self,
+        call: impl FnMut(Revision, Result<&S::Report, &S::Error>) + Send + 'a,
+    ) -> Self {
         self.callbacks.report = Box::new(call);
         self
     }
@@ -378,8 +372,7 @@ impl<'a, S: Source> Loop<'a, S> {
                 drop(replaced);
                 let status = Some(Arc::new(scope_status(&*error)));
                 self.shared.board.update(vec![(OpKey::SCOPE, status)]);
-                let pass = FinishedPass { revision, extent, result: Err(&*error) };
-                open.span.within(|| (self.callbacks.report)(pass));
+                open.span.within(|| (self.callbacks.report)(revision, Err(&*error)));
                 let is_scope_gone = S::is_scope_gone(&error);
                 self.scope_error = is_scope_gone.then_some(error);
                 self.shared.control.pass_done(None, is_scope_gone);
@@ -408,9 +401,7 @@ impl<'a, S: Source> Loop<'a, S> {
         // One that converged and applied nothing has only tried again what others offer.
         let has_drifted = summary.has_applied() || !summary.converged;
         let is_drift = would_be_drift && has_drifted && !summary.ops.is_empty();
-        let pass =
-            FinishedPass { revision: open.revision, extent: open.extent, result: Ok(&*report) };
-        span.within(|| self.call_back(pass, &report, is_drift));
+        span.within(|| self.call_back(open.revision, &report, is_drift));
         self.shared.control.pass_done(Some(&summary), false);
         if !summary.converged {
             self.shared.forget_converged();
@@ -419,8 +410,8 @@ impl<'a, S: Source> Loop<'a, S> {
         drop(replaced);
     }
 
-    fn call_back(&mut self, pass: FinishedPass<'_, S>, report: &S::Report, is_drift: bool) {
-        (self.callbacks.report)(pass);
+    fn call_back(&mut self, revision: Revision, report: &S::Report, is_drift: bool) {
+        (self.callbacks.report)(revision, Ok(report));
         if is_drift {
             (self.callbacks.drift)(report);
         }

@@ -20,7 +20,7 @@ mod turns;
 pub use config::Config;
 use trueup_sync as sync;
 
-pub use driver::{FinishedPass, Loop, LoopView, Rest, Step};
+pub use driver::{Loop, LoopView, Rest, Step};
 pub use error::{Error, ErrorKind};
 pub use handle::Handle;
 pub use object_status::{Event, Events, ObjectStatus, Tried};

@@ -41,8 +41,8 @@ impl Exporting {
         let config = Config::default().with_interval(INTERVAL);
         let ledger = MemoryLedger::default();
         let passes =
-            Loop::new(exporter, (), Vec::new(), ledger, (), config).on_report(move |pass| {
-                of_pass.world(|world| note_pass(&mut world.exports, pass.result));
+            Loop::new(exporter, (), Vec::new(), ledger, (), config).on_report(move |_, result| {
+                of_pass.world(|world| note_pass(&mut world.exports, result));
             });
         Exporting { source: SourceVertex::of_loop(passes), reporter: reporter.clone() }
     }

@@ -155,11 +155,11 @@ impl PartMaker {
         let (shared, loops, namespace) =
             (Arc::clone(&self.shared), self.loops.clone(), scope.clone());
         let mut passes = Loop::new(source, scope, desired, ledger, options, config)
-            .on_report(move |pass| {
+            .on_report(move |revision, result| {
                 shared.wait_in_force();
-                match pass.result {
+                match result {
                     Ok(done) => {
-                        reporter.report(part, pass.revision, done);
+                        reporter.report(part, revision, done);
                         shared.note_missing(&reporter, done, &namespace);
                         if part == Part::SETTINGS
                             && has_applied(done)

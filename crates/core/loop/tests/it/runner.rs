@@ -203,7 +203,7 @@ fn a_runner_that_is_dropped_stops_its_loops() {
     let (source, _passes) = keeping();
     let seen = Arc::clone(&threads);
     let noted = looped(source, quiet())
-        .on_report(move |_| seen.lock().unwrap().push(std::thread::current().id()));
+        .on_report(move |_, _| seen.lock().unwrap().push(std::thread::current().id()));
     let (end, ended) = channel();
     let handle = runner.add(noted, move |result| end.send(result).unwrap()).unwrap();
     handle.force(LONG).unwrap();

@@ -111,8 +111,8 @@ fn the_timer_makes_a_pass_due() {
 fn a_pass_that_may_only_look_goes_on_with_ops_and_is_reported_once() {
     let (source, passes) = untidy();
     let (reports, reported) = std::sync::mpsc::channel();
-    let reporting = looped(source, quiet()).on_report(move |pass| {
-        let report: &Report1 = pass.result.unwrap();
+    let reporting = looped(source, quiet()).on_report(move |_, result| {
+        let report: &Report1 = result.unwrap();
         reports.send(report.converged).unwrap();
     });
     let mut looped = reporting;

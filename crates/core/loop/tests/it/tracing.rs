@@ -131,8 +131,8 @@ fn a_span_for_each_pass_and_an_event_for_what_goes_wrong() {
         Config::default().with_interval(Duration::from_secs(3600)).with_debounce(Duration::ZERO);
     let it = Loop::new(Unlucky::default(), (), (), MemoryLedger::default(), (), config);
     let handle = it.handle();
-    let it = it.on_report(|pass| {
-        if pass.result.is_err() {
+    let it = it.on_report(|_, result| {
+        if result.is_err() {
             handle.stop();
         }
     });

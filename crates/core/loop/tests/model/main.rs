@@ -38,7 +38,7 @@ mod trace;
 #[path = "../../src/turns.rs"]
 mod turns;
 
-pub use driver::{FinishedPass, Loop, LoopView, Rest, Step};
+pub use driver::{Loop, LoopView, Rest, Step};
 pub use error::{Error, ErrorKind};
 pub use handle::Handle;
 pub use object_status::{Event, Events, ObjectStatus, Tried};

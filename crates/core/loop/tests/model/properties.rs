@@ -279,7 +279,7 @@ fn calls_from_within_a_callback_return() {
         let (it, seen, _) = make(false);
         let handle = it.handle();
         let inner = it.handle();
-        let it = it.on_report(move |_| {
+        let it = it.on_report(move |_, _| {
             seen.lock().unwrap().over += 1;
             let own = inner.force(LONG).unwrap_err();
             assert_ne!(own.kind(), ErrorKind::Timeout, "it did not wait for itself");

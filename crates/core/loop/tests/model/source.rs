@@ -127,7 +127,7 @@ pub(crate) fn start(ticks: bool) -> Model {
     let (it, seen, begun) = make(ticks);
     let handle = it.handle();
     let over = Arc::clone(&seen);
-    let it = it.on_report(move |_| over.lock().unwrap().over += 1);
+    let it = it.on_report(move |_, _| over.lock().unwrap().over += 1);
     let runs = if thread_rng().r#gen::<bool>() {
         Runs::Alone(thread::spawn(move || it.run().unwrap()))
     } else {

@@ -142,8 +142,8 @@ pub(crate) fn own_writes_bring_no_further_pass() {
     let here = Namespace::current().open().unwrap();
     let it =
         Loop::new(Rtnl::new(), here, desired, MemoryLedger::default(), Options::default(), config)
-            .on_report(move |pass| {
-                assert!(pass.result.unwrap().converged());
+            .on_report(move |_, result| {
+                assert!(result.unwrap().converged());
                 counted.fetch_add(1, Ordering::SeqCst);
             });
     let running = it.spawn("rtnl").unwrap();

@@ -33,11 +33,12 @@ fn start(desired: Desired) -> (Running<Rtnl>, Arc<AtomicU32>) {
     // A descriptor: the loop's thread is not this one, whose namespace alone it is.
     let here = Namespace::current().open().unwrap();
     let (ledger, options) = (MemoryLedger::default(), Options::default());
-    let it =
-        Loop::new(Rtnl::new(), here, desired, ledger, options, config).on_report(move |pass| {
-            let count = pass.result.map_or(0, |report| report.failed().count());
+    let it = Loop::new(Rtnl::new(), here, desired, ledger, options, config).on_report(
+        move |_, result| {
+            let count = result.map_or(0, |report| report.failed().count());
             counted.fetch_add(count as u32, Ordering::SeqCst);
-        });
+        },
+    );
     (it.spawn("rtnl").unwrap(), failed)
 }
 

@@ -61,8 +61,8 @@ impl<S: Rtnetlink> Agent<S> {
         let on = || Arc::clone(&record);
         let (report, contention, overrun, closed) = (on(), on(), on(), Arc::clone(&gate));
         let it = it
-            .on_report(move |pass| {
-                report.lock().unwrap().passes.push(Pass::of(pass.result));
+            .on_report(move |_, result| {
+                report.lock().unwrap().passes.push(Pass::of(result));
                 drop(closed.lock());
             })
             .on_contention(move |_| contention.lock().unwrap().contentions += 1)

@@ -173,7 +173,7 @@ fn on_the_loops_own_thread_nothing_waits_for_it_to_converge() {
     let it = looped(source, quiet());
     let handle = it.handle();
     let (tell, told) = channel();
-    let it = it.on_report(move |_| {
+    let it = it.on_report(move |_, _| {
         let waited = handle.wait_converged(Revision::default(), LONG);
         tell.send(waited.unwrap_err().kind()).unwrap();
     });

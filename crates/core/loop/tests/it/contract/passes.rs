@@ -55,7 +55,7 @@ fn a_report_for_every_completed_pass_even_a_partial_one() {
     });
     let (tell, reports) = channel();
     let it = looped(source, quiet());
-    let it = it.on_report(move |pass| tell.send(pass.result.unwrap().number).unwrap());
+    let it = it.on_report(move |_, result| tell.send(result.unwrap().number).unwrap());
     let running = it.spawn("it").unwrap();
     // What was left is gone on with, though no process asks.
     for number in 1..=3 {

@@ -87,7 +87,7 @@ fn a_question_fails_after_the_end_and_on_the_loops_own_thread() {
     });
     let (asked, within) = channel();
     let inside = handle.clone();
-    let it = it.on_report(move |_| {
+    let it = it.on_report(move |_, _| {
         let nested = inside.ask(|_| (), LONG).unwrap_err();
         asked.send(nested.kind()).unwrap();
     });

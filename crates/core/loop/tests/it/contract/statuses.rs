@@ -369,7 +369,7 @@ fn callbacks_see_the_try_that_failed_in_their_pass() {
     let handle = it.handle();
     let (tell, tries) = std::sync::mpsc::channel();
     let running = it
-        .on_report(move |_| {
+        .on_report(move |_, _| {
             let status = handle.status(OpKey(1)).unwrap();
             let _ = tell.send((status.tries, status.next_try.is_some()));
         })

@@ -164,7 +164,7 @@ fn on_its_own_thread_the_loop_does_not_wait_for_itself() {
     let (told, tell) = channel();
     let it = it.on_report({
         let handle = handle.clone();
-        move |_| {
+        move |_, _| {
             let forced = kind(handle.force(LONG));
             let ended = kind(handle.wait_ended(LONG));
             // What the pass wrote is written, so there is nothing to wait for.

@@ -27,8 +27,8 @@ fn subscribes_then_passes_at_once_then_at_each_interval_each_with_the_one_ledger
 fn a_pass_that_fails_leaves_the_ledger_and_the_last_report_and_is_tried_again_at_the_tick() {
     let (it, test) = held(SHORT, NEVER);
     let (told, tell) = channel();
-    let (running, handle) = start(it.on_report(move |pass| {
-        told.send(pass.result.map(|report| report.number).map_err(Clone::clone)).unwrap();
+    let (running, handle) = start(it.on_report(move |_, result| {
+        told.send(result.map(|report| report.number).map_err(Clone::clone)).unwrap();
     }));
     assert_eq!(test.given().kept, 7);
     test.verdict(Verdict::Fail);
@@ -155,7 +155,7 @@ fn a_forced_pass_started_after_the_request_and_its_callback_has_returned() {
     let saved = Arc::new(Mutex::new(None));
     let (running, handle) = start(it.on_report({
         let saved = Arc::clone(&saved);
-        move |pass| *saved.lock().unwrap() = Some(pass.result.unwrap().number)
+        move |_, result| *saved.lock().unwrap() = Some(result.unwrap().number)
     }));
     assert_eq!(test.given().desired, "first");
     handle.set_desired("second").unwrap();
@@ -190,7 +190,7 @@ fn a_lent_ledger_comes_back_and_callbacks_may_borrow() {
     let mut ledger = keeping(1);
     let it = Loop::new(source, (), "lent", &mut ledger, (), config);
     let handle = it.handle();
-    it.on_report(|_| {
+    it.on_report(|_, _| {
         reports += 1;
         if reports == 3 {
             handle.stop();
