@@ -1,8 +1,8 @@
 //! The guests as a backend of trueup-control.
 
 use trueup_control::{
-    Action, Backend, BackendSubscription, Error, ErrorClass, ErrorKind, Found, Object, Observed,
-    Started, Task, Verb,
+    Action, Backend, Error, ErrorClass, ErrorKind, Found, Object, Observed, Started, Subscription,
+    Task, Verb,
 };
 use trueup_reconcile::{Hints, Subscribed};
 
@@ -116,7 +116,7 @@ impl Backend for Guests {
         Key::parse(key).map_or(key, |key| key.guest()).to_owned()
     }
 
-    fn subscribe(&self, _: Hints) -> Subscribed<BackendSubscription, Error> {
+    fn subscribe(&self, _: Hints) -> Subscribed<Box<dyn Subscription>, Error> {
         match self.events.subscribe() {
             Ok(subscription) => Subscribed::Active(Box::new(subscription)),
             Err(error) => Subscribed::Failed(unread("QEMU's events", &error)),

@@ -14,8 +14,8 @@ use std::time::Duration;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::net::SocketFlags;
 use serde::Deserialize;
-use trueup_control::Error;
-use trueup_reconcile::{Drained, Subscription};
+use trueup_control::{Error, Subscription};
+use trueup_reconcile::Drained;
 
 use crate::qmp;
 
@@ -145,7 +145,7 @@ fn matters(line: &[u8]) -> bool {
     }
 }
 
-impl Subscription<Error> for EventSubscription {
+impl Subscription for EventSubscription {
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.epoll.as_fd())
     }

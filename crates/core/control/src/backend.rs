@@ -1,8 +1,9 @@
 //! The backend: an API that observes objects, and starts actions that take a while.
 
 use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
 
-use trueup_reconcile::{ErrorClass, Hints, Subscribed, Subscription};
+use trueup_reconcile::{Drained, ErrorClass, Hints, Subscribed};
 
 use crate::{Action, Error, ErrorKind, Object, Objects};
 
@@ -40,7 +41,7 @@ pub trait Backend: Send + Sync + 'static {
     /// Subscribes for hints that objects may have changed, or tasks ended, as
     /// [`Source::subscribe`](trueup_reconcile::Source::subscribe): they make a pass begin before
     /// the driver's timer does. By default there are none.
-    fn subscribe(&self, _hints: Hints) -> Subscribed<BackendSubscription, Error> {
+    fn subscribe(&self, _hints: Hints) -> Subscribed<Box<dyn Subscription>, Error> {
         Subscribed::Unsupported
     }
 
@@ -85,8 +86,30 @@ pub trait Backend: Send + Sync + 'static {
     }
 }
 
-/// The subscription of a backend.
-pub type BackendSubscription = Box<dyn Subscription<Error> + Send>;
+/// A subscription of a backend or a [`Provider`](crate::Provider), which ends when it is dropped.
+///
+/// It either has a thread of its own and calls [`Hints::request_pass`], or it has a descriptor,
+/// which the driver polls on its own thread beside its timer. `()` is the subscription of what only
+/// calls `request_pass`.
+pub trait Subscription: Send {
+    /// Returns a descriptor that is readable while events wait.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Reads all events that wait, without blocking. The driver calls it when the descriptor is
+    /// readable.
+    ///
+    /// # Errors
+    ///
+    /// When no more events will come. The driver drops the subscription, and subscribes again
+    /// later.
+    fn drain(&mut self) -> Result<Drained, Error> {
+        Ok(Drained::Nothing)
+    }
+}
+
+impl Subscription for () {}
 
 /// The objects of a backend, as far as they could be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

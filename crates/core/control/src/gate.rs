@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sha2::{Digest as _, Sha256};
 use trueup_journal::JournalId;
-use trueup_reconcile::Utc;
+use trueup_reconcile::utc;
 
 use crate::{Action, Error, ErrorKind, Object, Value};
 
@@ -166,7 +166,7 @@ impl Gate {
             let text = format!(
                 "the token has expired, as the latest time that the agent has seen is {}: approve \
                  the action again",
-                Utc(now)
+                utc(now)
             );
             return Err(Error::new(ErrorKind::Expired, text));
         }
@@ -177,9 +177,9 @@ impl Gate {
             let text = format!(
                 "the token was made at {} and expires at {}: it has to be made by now, which is \
                  {}, and to expire within {} s",
-                Utc(terms.issued),
-                Utc(terms.expires),
-                Utc(now),
+                utc(terms.issued),
+                utc(terms.expires),
+                utc(now),
                 self.max_lifetime.as_secs()
             );
             return Err(Error::new(ErrorKind::Lifetime, text));

@@ -19,7 +19,7 @@ mod signed;
 mod watched_file;
 
 pub use action::{Action, Change, Verb};
-pub use backend::{Backend, BackendSubscription, Found, Observed, Started, Task};
+pub use backend::{Backend, Found, Observed, Started, Subscription, Task};
 pub use config::Config;
 pub use engine::{ApprovalRequest, Engine, EngineHandle, JobState, Operation, StepsState, Verdict};
 pub use error::{Error, ErrorKind};
@@ -27,7 +27,7 @@ pub use gate::{ActionHash, Approval, Gate, Terms};
 pub use normalise::{Normalisers, lower_case, round_up, trim_end};
 pub use object::{Object, Objects, Value};
 pub use plan::{Plan, Policy, plan};
-pub use provider::{Fixed, Provider, ProviderSubscription};
+pub use provider::{Fixed, Provider};
 pub use report::{ControlOp, Outcome, Pending, Report, Unread, Wait};
 #[cfg(feature = "signed")]
 pub use signed::public_key;

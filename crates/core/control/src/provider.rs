@@ -3,12 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use trueup_reconcile::{Hints, Subscribed, Subscription};
+use trueup_reconcile::{Hints, Subscribed};
 
-use crate::{Error, Objects};
-
-/// The subscription of a provider.
-pub type ProviderSubscription = Box<dyn Subscription<Error> + Send>;
+use crate::{Error, Objects, Subscription};
 
 /// Provides the desired state.
 pub trait Provider: Send {
@@ -24,7 +21,7 @@ pub trait Provider: Send {
 
     /// Subscribes for hints that the desired state may have changed, as
     /// [`Source::subscribe`](trueup_reconcile::Source::subscribe).
-    fn subscribe(&mut self, _hints: Hints) -> Subscribed<ProviderSubscription, Error> {
+    fn subscribe(&mut self, _hints: Hints) -> Subscribed<Box<dyn Subscription>, Error> {
         Subscribed::Unsupported
     }
 }
@@ -68,7 +65,7 @@ impl Provider for Fixed {
         Ok(state.desired.clone())
     }
 
-    fn subscribe(&mut self, hints: Hints) -> Subscribed<ProviderSubscription, Error> {
+    fn subscribe(&mut self, hints: Hints) -> Subscribed<Box<dyn Subscription>, Error> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.hints = Some(hints);
         Subscribed::Active(Box::new(()))
@@ -80,7 +77,7 @@ impl<P: Provider + ?Sized> Provider for Box<P> {
         (**self).desired()
     }
 
-    fn subscribe(&mut self, hints: Hints) -> Subscribed<ProviderSubscription, Error> {
+    fn subscribe(&mut self, hints: Hints) -> Subscribed<Box<dyn Subscription>, Error> {
         (**self).subscribe(hints)
     }
 }

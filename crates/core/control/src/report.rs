@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use trueup_reconcile::{
-    self as reconcile, Condition, ErrorClass, Failure, OpKey, ReportedOp, Status, Utc,
+    self as reconcile, Condition, ErrorClass, Failure, OpKey, ReportedOp, Status, utc,
 };
 
 use crate::{Action, ActionHash, Error};
@@ -287,7 +287,7 @@ impl ControlOp {
 impl fmt::Display for Unread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Unread { key, why, since } = self;
-        write!(f, "{key}: not read since {}: {why}", Utc(*since))
+        write!(f, "{key}: not read since {}: {why}", utc(*since))
     }
 }
 
@@ -333,7 +333,7 @@ impl fmt::Display for Wait {
                 if let Some(progress) = progress {
                     write!(f, ", {progress}")?;
                 }
-                write!(f, ", since {}", Utc(*since))?;
+                write!(f, ", since {}", utc(*since))?;
                 f.write_str(if *is_overdue {
                     "; it does not end: cancel it, or wait)"
                 } else {
@@ -351,7 +351,7 @@ impl fmt::Display for Wait {
                 }
             }
             Wait::Retry(until) => {
-                write!(f, "it failed before, and is tried at {}", Utc(*until))
+                write!(f, "it failed before, and is tried at {}", utc(*until))
             }
             Wait::After => f.write_str("another action on the object comes first"),
         }

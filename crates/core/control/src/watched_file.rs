@@ -9,10 +9,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use serde::Deserialize;
 use trueup_path::{Readers, TrustedUsers};
-use trueup_reconcile::{Drained, Hints, Subscribed, Subscription};
+use trueup_reconcile::{Drained, Hints, Subscribed};
 
-use crate::provider::ProviderSubscription;
-use crate::{Error, ErrorKind, Object, Objects, Provider, Value};
+use crate::{Error, ErrorKind, Object, Objects, Provider, Subscription, Value};
 
 type Parse = dyn Fn(&[u8]) -> Result<Objects, Error> + Send;
 
@@ -61,7 +60,7 @@ impl Provider for WatchedFile {
         Ok(Some(objects))
     }
 
-    fn subscribe(&mut self, _: Hints) -> Subscribed<ProviderSubscription, Error> {
+    fn subscribe(&mut self, _: Hints) -> Subscribed<Box<dyn Subscription>, Error> {
         match Watch::new(&self.path) {
             Ok(watch) => Subscribed::Active(Box::new(watch)),
             Err(error) => Subscribed::Failed(self.error(error)),
@@ -172,7 +171,7 @@ impl Watch {
     }
 }
 
-impl Subscription<Error> for Watch {
+impl Subscription for Watch {
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.0.as_fd())
     }

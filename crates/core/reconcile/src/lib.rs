@@ -20,6 +20,6 @@ pub use limits::{BeforeChange, Extent, OpKey, PassLimits};
 pub use ordered::{Both, Ordered, OrderedError, OrderedReport, join};
 pub use outcome::{Failure, Ops, Outcome, Pending};
 pub use report::{EventCoverage, Report, ReportedOp};
-pub use source::{Drained, PassInput, Source, Subscribed, Subscription};
+pub use source::{Drained, PassInput, Source, Subscribed};
 pub use status::{Condition, Status};
-pub use utc::Utc;
+pub use utc::utc;

@@ -175,31 +175,6 @@ impl<S: Source + ?Sized> fmt::Debug for PassInput<'_, S> {
     }
 }
 
-/// A subscription for hints, which ends when it is dropped.
-///
-/// It either has a thread of its own and calls
-/// [`Hints::request_pass`], or it has a descriptor, which the driver
-/// polls on its own thread beside its timer. `()` is the subscription of a source without hints.
-pub trait Subscription<E> {
-    /// Returns a descriptor that is readable while events wait.
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
-    /// Reads all events that wait, without blocking. The driver calls it when the descriptor is
-    /// readable.
-    ///
-    /// # Errors
-    ///
-    /// When no more events will come. The driver drops the subscription, and subscribes again
-    /// later.
-    fn drain(&mut self) -> Result<Drained, E> {
-        Ok(Drained::Nothing)
-    }
-}
-
-impl<E> Subscription<E> for () {}
-
 /// The events that a subscription has drained, in sum. The greater one holds for several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Drained {

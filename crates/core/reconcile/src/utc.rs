@@ -1,27 +1,21 @@
 //! Times as text.
 
-use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A time that people read, in UTC: `2026-11-26 00:45:00 UTC`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Utc(pub SystemTime);
-
-impl fmt::Display for Utc {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let since = self.0.duration_since(UNIX_EPOCH);
-        let seconds = since.unwrap_or_default().as_secs();
-        let (days, of_day) = (seconds / 86_400, seconds % 86_400);
-        // Days since 0000-03-01, in eras of 400 years that end with a leap day.
-        let days = days + 719_468;
-        let (era, day) = (days / 146_097, days % 146_097);
-        let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-        let day = day - (365 * year + year / 4 - year / 100);
-        let month = (5 * day + 2) / 153;
-        let day = day - (153 * month + 2) / 5 + 1;
-        let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-        let year = era * 400 + year + next;
-        let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
-        write!(f, "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
-    }
+/// Returns a time as people read it, in UTC: `2026-11-26 00:45:00 UTC`.
+pub fn utc(time: SystemTime) -> String {
+    let since = time.duration_since(UNIX_EPOCH);
+    let seconds = since.unwrap_or_default().as_secs();
+    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
+    // Days since 0000-03-01, in eras of 400 years that end with a leap day.
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let year = era * 400 + year + next;
+    let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }

@@ -4,11 +4,11 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use trueup_reconcile::{Drained, Subscribed, join};
 
-use crate::{BackendSubscription, Error, ErrorKind, ProviderSubscription};
+use crate::{Error, ErrorKind, Subscription};
 
 /// The subscriptions of the provider and of the backend.
 pub(super) struct Events {
-    parts: Vec<BackendSubscription>,
+    parts: Vec<Box<dyn Subscription>>,
     /// Readable while a part is, if several have a descriptor.
     epoll: Option<OwnedFd>,
 }
@@ -16,8 +16,8 @@ pub(super) struct Events {
 impl Events {
     /// If one of both failed, all did: the driver subscribes again later.
     pub(super) fn join(
-        provider: Subscribed<ProviderSubscription, Error>,
-        backend: Subscribed<BackendSubscription, Error>,
+        provider: Subscribed<Box<dyn Subscription>, Error>,
+        backend: Subscribed<Box<dyn Subscription>, Error>,
     ) -> Result<Events, Error> {
         let mut parts = Vec::new();
         for part in [provider, backend] {

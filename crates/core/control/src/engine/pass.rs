@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use trueup_queue::Ticket;
-use trueup_reconcile::{ErrorClass, Ledger, PassLimits, Utc};
+use trueup_reconcile::{ErrorClass, Ledger, PassLimits, utc};
 
 use super::approvals::ApprovalRequest;
 use super::changed;
@@ -125,7 +125,7 @@ impl<B: Backend> Pass<'_, B> {
         let keys = desired.keys().chain(owned.iter().filter(|_| self.shared.config.policy.destroy));
         let unread = keys.filter_map(|key| {
             let (name, why) = self.shared.unread(observed, key)?;
-            let since = Utc(self.unread_since(name));
+            let since = utc(self.unread_since(name));
             Some((key.clone(), format!("it could not be read since {since}: {why}")))
         });
         unread.collect()

@@ -6,23 +6,23 @@ use std::sync::{Arc, Mutex};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use trueup_control::{
-    Action, Backend, BackendSubscription, Config, Engine, Error, ErrorKind, Objects, Observed,
-    Provider, ProviderSubscription, Started, Task, WatchedFile,
+    Action, Backend, Config, Engine, Error, ErrorKind, Objects, Observed, Provider, Started,
+    Subscription, Task, WatchedFile,
 };
-use trueup_reconcile::{Drained, Hints, Source as _, Subscribed, Subscription};
+use trueup_reconcile::{Drained, Hints, Source as _, Subscribed};
 
 use crate::world::Sim;
 
 /// A backend without objects, whose subscription is one of the test's.
 #[derive(Default)]
-struct Hinting(Mutex<Option<Subscribed<BackendSubscription, Error>>>);
+struct Hinting(Mutex<Option<Subscribed<Box<dyn Subscription>, Error>>>);
 
 impl Backend for Hinting {
     fn observe(&self) -> Result<Observed, Error> {
         Ok(Observed::default())
     }
 
-    fn subscribe(&self, hints: Hints) -> Subscribed<BackendSubscription, Error> {
+    fn subscribe(&self, hints: Hints) -> Subscribed<Box<dyn Subscription>, Error> {
         hints.request_pass();
         // Without an answer the backend's client panics.
         self.0.lock().unwrap().take().unwrap()
@@ -48,7 +48,7 @@ impl Provider for Hinted {
         Ok(None)
     }
 
-    fn subscribe(&mut self, _: Hints) -> Subscribed<ProviderSubscription, Error> {
+    fn subscribe(&mut self, _: Hints) -> Subscribed<Box<dyn Subscription>, Error> {
         match self.0.take() {
             Some(counter) => Subscribed::Active(Box::new(counter)),
             None => Subscribed::Unsupported,
@@ -56,7 +56,7 @@ impl Provider for Hinted {
     }
 }
 
-impl Subscription<Error> for Counter {
+impl Subscription for Counter {
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.0.as_fd())
     }
@@ -71,7 +71,7 @@ impl Subscription<Error> for Counter {
 
 fn subscribe<P: Provider>(
     provider: P,
-    answer: Option<Subscribed<BackendSubscription, Error>>,
+    answer: Option<Subscribed<Box<dyn Subscription>, Error>>,
 ) -> Result<Engine<Hinting, P>, ErrorKind> {
     let backend = Hinting(Mutex::new(answer));
     let journal = Sim::new().journal();

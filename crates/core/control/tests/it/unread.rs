@@ -3,7 +3,7 @@
 use trueup_control::{
     Engine, Error, ErrorKind, JobState, Object, Objects, Outcome, Pending, Policy, Report, Wait,
 };
-use trueup_reconcile::{Ledger, MemoryLedger, PassInput, Report as _, Source as _, Utc};
+use trueup_reconcile::{Ledger, MemoryLedger, PassInput, Report as _, Source as _, utc};
 
 use crate::engine::{pass, texts};
 use crate::world::{Mode, Says, Sim, fixed, objects, snapshot};
@@ -31,7 +31,7 @@ fn nothing_is_done_to_what_is_not_read_and_everything_else_goes_on() {
     unread(&sim, "a");
     let desired = fixed([("a", "2"), ("b", "2"), ("c", "1"), ("d", "1")]);
     let (mut engine, mut ledger) = (sim.engine(desired), MemoryLedger::default());
-    let since = Utc(sim.now());
+    let since = utc(sim.now());
     let report = pass(&mut engine, &mut ledger);
     let expected = ["b: configure (memory: 1 -> 2): applied", "d: create (memory: 1): applied"];
     assert_eq!(texts(&report), expected);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use trueup_reconcile::Utc;
+use trueup_reconcile::utc;
 
 #[test]
 fn a_time_is_that_of_the_calendar() {
@@ -15,6 +15,6 @@ fn a_time_is_that_of_the_calendar() {
         (4_107_542_400, "2100-03-01 00:00:00 UTC"),
     ] {
         let time = UNIX_EPOCH + Duration::from_secs(seconds);
-        assert_eq!(Utc(time).to_string(), expected, "{seconds}");
+        assert_eq!(utc(time), expected, "{seconds}");
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::SystemTime;
 
-use trueup_reconcile::Utc;
+use trueup_reconcile::utc;
 
 use crate::Error;
 
@@ -78,12 +78,12 @@ impl fmt::Display for GrantsError {
             GrantsError::Early { serial, begins } => write!(
                 f,
                 "the list of grants {serial} is valid from {} on: is the clock right?",
-                Utc(*begins)
+                utc(*begins)
             ),
             GrantsError::Expired { serial, ended } => write!(
                 f,
                 "the list of grants {serial} was valid until {}: sign a new one",
-                Utc(*ended)
+                utc(*ended)
             ),
             GrantsError::Unrecorded(error) => {
                 write!(f, "it cannot be recorded which grants were seen: {error}")
