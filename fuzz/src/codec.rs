@@ -6,8 +6,11 @@ use netlink_packet_route::link::LinkMessage;
 use netlink_packet_route::neighbour::NeighbourMessage;
 use netlink_packet_route::route::RouteMessage;
 use netlink_packet_route::rule::RuleMessage;
-use trueup_net::{DuplicateDetection, LinkKind, ObjectKind as _, VethAttrs};
-use trueup_netlink::codec;
+use trueup_net::{
+    Address, DuplicateDetection, LinkKind, Neighbour, Nexthop, ObjectKind as _, Route, Rule,
+    VethAttrs,
+};
+use trueup_netlink::codec::{self, KindCodec as _};
 use trueup_netlink::wire::{Attrs, Messages};
 
 /// A datagram of netlink messages with attributes: both walks end, within their bytes.
@@ -28,7 +31,7 @@ pub fn datagram(data: &[u8]) {
 /// The body of an address message. What it decodes to is in canonical form, and what is encoded of
 /// it decodes to the same, less what is status.
 pub fn address(data: &[u8]) {
-    let Ok(Some(mut address)) = codec::address::decode(data) else {
+    let Ok(Some(mut address)) = Address::decode(data) else {
         return;
     };
     assert_eq!(address.clone().canonical(None), address);
@@ -38,7 +41,7 @@ pub fn address(data: &[u8]) {
         let body = body(&message);
         address.secondary = false;
         address.duplicates = DuplicateDetection::Passed;
-        assert_eq!(codec::address::decode(body), Ok(Some(address.clone())));
+        assert_eq!(Address::decode(body), Ok(Some(address.clone())));
         let theirs = AddressMessage::parse(body);
         if address.label.is_none_or(|label| is_text(label.as_bytes())) {
             let header = theirs.expect("others can read it").header;
@@ -93,7 +96,7 @@ pub fn link(data: &[u8]) {
 /// The body of a neighbour message. What it decodes to is in canonical form, and what can be
 /// encoded of it decodes to the same.
 pub fn neighbour(data: &[u8]) {
-    let Ok(Some(neighbour)) = codec::neighbour::decode(data) else {
+    let Ok(Some(neighbour)) = Neighbour::decode(data) else {
         return;
     };
     assert_eq!(neighbour.clone().canonical(), neighbour);
@@ -101,7 +104,7 @@ pub fn neighbour(data: &[u8]) {
     let mut message = Vec::new();
     if codec::create(&mut message, &neighbour, &codec::existing).is_ok() {
         let body = body(&message);
-        assert_eq!(codec::neighbour::decode(body), Ok(Some(neighbour.clone())));
+        assert_eq!(Neighbour::decode(body), Ok(Some(neighbour.clone())));
         let theirs = NeighbourMessage::parse(body).expect("others can read it");
         assert_eq!(Some(theirs.header.ifindex), neighbour.dev.as_index());
     }
@@ -113,7 +116,7 @@ pub fn neighbour(data: &[u8]) {
 /// The body of a route message. What it decodes to is in canonical form, and what can be encoded of
 /// it decodes to what is encoded the same: a nexthop object's devices are reported, never written.
 pub fn route(data: &[u8]) {
-    let Ok(Some(route)) = codec::route::decode(data) else {
+    let Ok(Some(route)) = Route::decode(data) else {
         return;
     };
     assert_eq!(route.clone().canonical(), route);
@@ -130,7 +133,7 @@ pub fn route(data: &[u8]) {
     let mut message = Vec::new();
     if codec::create(&mut message, &route, &codec::existing).is_ok() {
         let body = body(&message);
-        let again = codec::route::decode(body);
+        let again = Route::decode(body);
         let again = again.ok().flatten().expect("what was encoded can be read");
         assert_eq!(again.key(), route.key());
         let mut second = Vec::new();
@@ -143,7 +146,7 @@ pub fn route(data: &[u8]) {
     // A delete says who installed it, or is not sent.
     message.clear();
     if codec::delete(&mut message, &route, &codec::existing).is_ok() {
-        let deleted = codec::route::decode(body(&message));
+        let deleted = Route::decode(body(&message));
         let deleted = deleted.ok().flatten().expect("what was encoded can be read");
         assert_eq!(deleted.key(), route.key());
         assert!(deleted.protocol == route.protocol && deleted.protocol != 0);
@@ -154,7 +157,7 @@ pub fn route(data: &[u8]) {
 /// The body of a rule message. What it decodes to is in canonical form, and what can be encoded of
 /// it decodes to the same.
 pub fn rule(data: &[u8]) {
-    let Ok(Some(rule)) = codec::rule::decode(data) else {
+    let Ok(Some(rule)) = Rule::decode(data) else {
         return;
     };
     assert_eq!(rule.clone().canonical(), rule);
@@ -162,7 +165,7 @@ pub fn rule(data: &[u8]) {
     let mut message = Vec::new();
     if codec::create(&mut message, &rule, &codec::existing).is_ok() {
         let created = body(&message).to_vec();
-        assert_eq!(codec::rule::decode(&created), Ok(Some(rule.clone())));
+        assert_eq!(Rule::decode(&created), Ok(Some(rule.clone())));
         let names = [rule.iif, rule.oif];
         if names.iter().flatten().all(|name| is_text(name.as_bytes())) {
             let header = RuleMessage::parse(&created).expect("others can read it").header;
@@ -178,14 +181,14 @@ pub fn rule(data: &[u8]) {
 /// The body of a message of a nexthop object. What it decodes to is in canonical form, and what can
 /// be encoded of it decodes to the same.
 pub fn nexthop(data: &[u8]) {
-    let Ok(Some(nexthop)) = codec::nexthop::decode(data) else {
+    let Ok(Some(nexthop)) = Nexthop::decode(data) else {
         return;
     };
     assert_eq!(nexthop.clone().canonical(), nexthop);
     assert!(nexthop.agrees(&nexthop) && nexthop.id != 0);
     let mut message = Vec::new();
     if codec::create(&mut message, &nexthop, &codec::existing).is_ok() {
-        assert_eq!(codec::nexthop::decode(body(&message)), Ok(Some(nexthop.clone())));
+        assert_eq!(Nexthop::decode(body(&message)), Ok(Some(nexthop.clone())));
     }
     message.clear();
     assert_eq!(codec::delete(&mut message, &nexthop, &codec::existing), Ok(()));

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use trueup_file::{File, Settings, TableNames};
-use trueup_net::{Kind, ObjectKind as _};
+use trueup_net::{Address, Kind, Neighbour, ObjectKind as _, Route, Rule};
+use trueup_netlink::Namespace;
+use trueup_netlink::codec::{self, KindCodec as _};
 use trueup_netlink::wire::{Attrs, Header, NLA_TYPE_MASK, NLM_F_ACK, NLM_F_DUMP, NLM_F_EXCL};
-use trueup_netlink::{Namespace, codec};
 use trueup_reconcile::{Claim, Ledger as _, MemoryLedger, PassInput, Report as _, Source as _};
 use trueup_rtnl::{OnConflict, Options, Ownership, Report, Rtnl};
 
@@ -294,13 +295,13 @@ impl Allowed {
         use codec::{address, link, neighbour, route, rule};
         match request.kind {
             route::NEW | address::NEW | neighbour::NEW | rule::NEW if makes => true,
-            route::NEW | route::DELETE => is_ours!(route::decode, route::NEW, Kind::Route),
-            rule::NEW | rule::DELETE => is_ours!(rule::decode, rule::NEW, Kind::Rule),
+            route::NEW | route::DELETE => is_ours!(Route::decode, route::NEW, Kind::Route),
+            rule::NEW | rule::DELETE => is_ours!(Rule::decode, rule::NEW, Kind::Rule),
             address::NEW | address::DELETE => {
-                is_ours!(address::decode, address::NEW, Kind::Address)
+                is_ours!(Address::decode, address::NEW, Kind::Address)
             }
             neighbour::NEW | neighbour::DELETE => {
-                is_ours!(neighbour::decode, neighbour::NEW, Kind::Neighbour)
+                is_ours!(Neighbour::decode, neighbour::NEW, Kind::Neighbour)
             }
             // What must exist is set up, whosever it is.
             link::NEW | link::GET => true,

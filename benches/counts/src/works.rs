@@ -11,8 +11,8 @@ use trueup_diff::three_way;
 use trueup_net::{
     Desired, Family, IfName, ObjectKind as _, Observed, Owned, Route, RouteKey, Routes, plan,
 };
-use trueup_netlink::codec;
 use trueup_netlink::codec::route::Row;
+use trueup_netlink::codec::{self, KindCodec as _};
 use trueup_netlink::wire::Messages;
 
 use crate::made::{self, MARKER};
@@ -131,7 +131,7 @@ fn decode(family: Family, size: usize, runs: Runs<'_>) {
     let dump = made::dump(&made::routes(family, size));
     hand(runs, || {
         Messages::new(black_box(&dump))
-            .filter_map(|message| codec::route::decode(message.body).ok().flatten())
+            .filter_map(|message| Route::decode(message.body).ok().flatten())
             .map(|route| black_box(route).metric)
             .fold(0, u32::wrapping_add)
     });
@@ -217,7 +217,7 @@ mod tests {
             let routes = made::routes(family, 100);
             let dump = made::dump(&routes);
             let decoded: Vec<Route> = Messages::new(&dump)
-                .map(|message| codec::route::decode(message.body).unwrap().unwrap())
+                .map(|message| Route::decode(message.body).unwrap().unwrap())
                 .collect();
             assert_eq!(decoded, routes);
             let wanted = made::wanted(family, 100).collect();

@@ -1,7 +1,7 @@
 //! The batches of a run: sent, answered, echoed.
 
 use trueup_net::{Action, Object, ObjectKind as _, Op, Route};
-use trueup_netlink::codec::route;
+use trueup_netlink::codec::{KindCodec as _, route};
 use trueup_netlink::wire::{Message, NLM_F_EXCL};
 use trueup_netlink::{Answer, Error};
 use trueup_reconcile::ErrorClass;
@@ -123,7 +123,7 @@ impl Run<'_> {
 /// Returns the route that an echo reports.
 fn echoed_route(message: &Message<'_>) -> Option<Route> {
     match message.header.kind {
-        route::NEW | route::DELETE => route::decode(message.body).ok().flatten(),
+        route::NEW | route::DELETE => Route::decode(message.body).ok().flatten(),
         _ => None,
     }
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use trueup_net::{Family, Kind, Kinds, Route, table};
-use trueup_netlink::codec::{ReadScope, route};
+use trueup_netlink::codec::{KindCodec as _, ReadScope, route};
 use trueup_netlink::{Error, ErrorKind};
 
 use crate::observer::Observer;
@@ -54,7 +54,7 @@ impl Observer {
     fn look_up(&mut self, gateway: IpAddr) -> Result<Option<Route>, Error> {
         let mut request = Vec::new();
         let _fixed_size = route::lookup_request(&mut request, gateway);
-        let route = self.socket.query(&request, |message| route::decode(message.body))?;
+        let route = self.socket.query(&request, |message| Route::decode(message.body))?;
         Ok(route.ok().flatten())
     }
 

@@ -51,8 +51,82 @@ impl KindCodec for Address {
     const GROUPS: &'static [Group] = &[Group::IPV4_ADDRESS, Group::IPV6_ADDRESS];
     const ABSENT: i32 = libc::EADDRNOTAVAIL;
 
+    /// Decodes the body of an [`NEW`] or [`DELETE`] message. `None` is one of another family than IPv4
+    /// and IPv6. The device's name not being in it, an IPv4 label that is the device's name stands as
+    /// a label: make it canonical once more when the name is known.
+    ///
+    /// A temporary IPv6 address (RFC 8981) is presented as made by the kernel, with the protocol of
+    /// what comes from router advertisements, whatever protocol it inherited from the address beside
+    /// which the kernel made it.
+    ///
+    /// # Errors
+    ///
+    /// When the message is too short or does not say what identifies the address.
     fn decode(body: &[u8]) -> Result<Option<Address>, Undecodable> {
-        decode(body)
+        let (head, mut attrs) = split::<8>(Kind::Address, body)?;
+        let [family, prefix_len, flags, scope, index @ ..] = head;
+        let Some(family) = family_from(family) else {
+            return Ok(None);
+        };
+
+        let mut flags = u32::from(flags);
+        let (mut local, mut remote) = (None, None);
+        let mut label = None;
+        let mut broadcast = None;
+        let mut lifetimes = Lifetimes::default();
+        let (mut metric, mut protocol) = (0, 0);
+        for (number, payload) in attrs.by_ref() {
+            match number {
+                IFA_LOCAL => local = Some(read_ip_of(family, payload).ok_or(lost("address"))?),
+                IFA_ADDRESS => remote = Some(read_ip_of(family, payload).ok_or(lost("peer"))?),
+                IFA_LABEL => label = Label::from_bytes(read_string(payload)).ok(),
+                IFA_BROADCAST => broadcast = read_ipv4(payload),
+                IFA_FLAGS => _ = take(&mut flags, read_u32(payload)),
+                IFA_CACHEINFO => _ = take(&mut lifetimes, read_lifetimes(payload)),
+                IFA_RT_PRIORITY => _ = take(&mut metric, read_u32(payload)),
+                IFA_PROTO => _ = take(&mut protocol, read_u8(payload)),
+                _ => {}
+            }
+        }
+        if attrs.malformed() {
+            return Err(lost(BROKEN));
+        }
+
+        let (ip, peer) = match (local, remote, family) {
+            // IPv4 leaves out a peer of 0.0.0.0, which is none only where it says so twice.
+            (Some(local), None, Family::Inet) => (local, Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED))),
+            (Some(local), peer, _) => (local, peer),
+            (None, Some(address), _) => (address, None),
+            (None, None, _) => return Err(lost("address")),
+        };
+        let network = IpNetwork::new(ip, prefix_len).map_err(|_| lost("prefix length"))?;
+        if flags & IFA_F_PERMANENT != 0 {
+            lifetimes.valid = FOREVER;
+        }
+        // Kernels exist that report a deprecated permanent IPv4 address as preferred for ever.
+        if flags & IFA_F_DEPRECATED != 0 {
+            lifetimes.preferred = 0;
+        }
+        if family == Family::Inet6 && flags & IFA_F_TEMPORARY != 0 {
+            protocol = PROTO_KERNEL_RA;
+        }
+        let duplicates = match family {
+            Family::Inet6 if flags & IFA_F_DADFAILED != 0 => DuplicateDetection::Failed,
+            Family::Inet6 if flags & IFA_F_TENTATIVE != 0 => DuplicateDetection::Pending,
+            _ => DuplicateDetection::Passed,
+        };
+        let address = Address::new(Dev::index(u32::from_ne_bytes(index)), network)
+            .with_peer(peer)
+            .with_scope(Scope(scope))
+            .with_label(label)
+            .with_broadcast(broadcast)
+            .with_lifetimes(lifetimes)
+            .with_flags(AddressFlags::from_bits(flags))
+            .with_metric(metric)
+            .with_protocol(protocol)
+            .with_duplicates(duplicates)
+            .with_secondary(family == Family::Inet && flags & IFA_F_SECONDARY != 0);
+        Ok(Some(address.canonical(None)))
     }
 
     fn dumps(scope: &ReadScope, is_strict: bool) -> Vec<DumpQuery> {
@@ -146,84 +220,6 @@ impl KindCodec for Address {
             _ => None,
         }
     }
-}
-
-/// Decodes the body of an [`NEW`] or [`DELETE`] message. `None` is one of another family than IPv4
-/// and IPv6. The device's name not being in it, an IPv4 label that is the device's name stands as
-/// a label: make it canonical once more when the name is known.
-///
-/// A temporary IPv6 address (RFC 8981) is presented as made by the kernel, with the protocol of
-/// what comes from router advertisements, whatever protocol it inherited from the address beside
-/// which the kernel made it.
-///
-/// # Errors
-///
-/// When the message is too short or does not say what identifies the address.
-pub fn decode(body: &[u8]) -> Result<Option<Address>, Undecodable> {
-    let (head, mut attrs) = split::<8>(Kind::Address, body)?;
-    let [family, prefix_len, flags, scope, index @ ..] = head;
-    let Some(family) = family_from(family) else {
-        return Ok(None);
-    };
-
-    let mut flags = u32::from(flags);
-    let (mut local, mut remote) = (None, None);
-    let mut label = None;
-    let mut broadcast = None;
-    let mut lifetimes = Lifetimes::default();
-    let (mut metric, mut protocol) = (0, 0);
-    for (number, payload) in attrs.by_ref() {
-        match number {
-            IFA_LOCAL => local = Some(read_ip_of(family, payload).ok_or(lost("address"))?),
-            IFA_ADDRESS => remote = Some(read_ip_of(family, payload).ok_or(lost("peer"))?),
-            IFA_LABEL => label = Label::from_bytes(read_string(payload)).ok(),
-            IFA_BROADCAST => broadcast = read_ipv4(payload),
-            IFA_FLAGS => _ = take(&mut flags, read_u32(payload)),
-            IFA_CACHEINFO => _ = take(&mut lifetimes, read_lifetimes(payload)),
-            IFA_RT_PRIORITY => _ = take(&mut metric, read_u32(payload)),
-            IFA_PROTO => _ = take(&mut protocol, read_u8(payload)),
-            _ => {}
-        }
-    }
-    if attrs.malformed() {
-        return Err(lost(BROKEN));
-    }
-
-    let (ip, peer) = match (local, remote, family) {
-        // IPv4 leaves out a peer of 0.0.0.0, which is none only where it says so twice.
-        (Some(local), None, Family::Inet) => (local, Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED))),
-        (Some(local), peer, _) => (local, peer),
-        (None, Some(address), _) => (address, None),
-        (None, None, _) => return Err(lost("address")),
-    };
-    let network = IpNetwork::new(ip, prefix_len).map_err(|_| lost("prefix length"))?;
-    if flags & IFA_F_PERMANENT != 0 {
-        lifetimes.valid = FOREVER;
-    }
-    // Kernels exist that report a deprecated permanent IPv4 address as preferred for ever.
-    if flags & IFA_F_DEPRECATED != 0 {
-        lifetimes.preferred = 0;
-    }
-    if family == Family::Inet6 && flags & IFA_F_TEMPORARY != 0 {
-        protocol = PROTO_KERNEL_RA;
-    }
-    let duplicates = match family {
-        Family::Inet6 if flags & IFA_F_DADFAILED != 0 => DuplicateDetection::Failed,
-        Family::Inet6 if flags & IFA_F_TENTATIVE != 0 => DuplicateDetection::Pending,
-        _ => DuplicateDetection::Passed,
-    };
-    let address = Address::new(Dev::index(u32::from_ne_bytes(index)), network)
-        .with_peer(peer)
-        .with_scope(Scope(scope))
-        .with_label(label)
-        .with_broadcast(broadcast)
-        .with_lifetimes(lifetimes)
-        .with_flags(AddressFlags::from_bits(flags))
-        .with_metric(metric)
-        .with_protocol(protocol)
-        .with_duplicates(duplicates)
-        .with_secondary(family == Family::Inet && flags & IFA_F_SECONDARY != 0);
-    Ok(Some(address.canonical(None)))
 }
 
 fn lost(why: &'static str) -> Undecodable {

@@ -41,8 +41,46 @@ impl KindCodec for Neighbour {
     const GROUPS: &'static [Group] = &[Group::NEIGHBOUR];
     const ABSENT: i32 = libc::ENOENT;
 
+    /// Decodes the body of an [`NEW`] or [`DELETE`] message. `None` is one of another family than IPv4
+    /// and IPv6, such as a bridge's forwarding entry.
+    ///
+    /// # Errors
+    ///
+    /// When the message is too short or does not say what identifies the neighbour.
     fn decode(body: &[u8]) -> Result<Option<Neighbour>, Undecodable> {
-        decode(body)
+        let (head, mut attrs) = split::<12>(Kind::Neighbour, body)?;
+        let [family, _, _, _, i0, i1, i2, i3, s0, s1, flags, _] = head;
+        let Some(family) = family_from(family) else {
+            return Ok(None);
+        };
+        let (mut dst, mut lladdr, mut protocol) = (None, None, 0);
+        for (number, payload) in attrs.by_ref() {
+            match number {
+                NDA_DST => dst = Some(read_ip_of(family, payload).ok_or(lost("destination"))?),
+                // A device without hardware addresses reports one of no bytes.
+                NDA_LLADDR if payload.is_empty() => {}
+                NDA_LLADDR => lladdr = LinkAddr::from_bytes(payload).ok(),
+                NDA_PROTOCOL => _ = take(&mut protocol, read_u8(payload)),
+                _ => {}
+            }
+        }
+        if attrs.malformed() {
+            return Err(lost(BROKEN));
+        }
+        let state = match u16::from_ne_bytes([s0, s1]) {
+            state if state & NUD_PERMANENT != 0 => NeighbourState::Permanent,
+            state if state & NUD_NOARP != 0 => NeighbourState::NoArp,
+            _ => NeighbourState::Dynamic,
+        };
+        let dev = Dev::index(u32::from_ne_bytes([i0, i1, i2, i3]));
+        let neighbour = Neighbour::proxy(dev, dst.ok_or(lost("destination"))?)
+            .with_proxy(flags & NTF_PROXY != 0)
+            .with_lladdr(lladdr)
+            .with_state(state)
+            .with_router(flags & NTF_ROUTER != 0)
+            .with_ext_learn(flags & NTF_EXT_LEARNED != 0)
+            .with_protocol(protocol);
+        Ok(Some(neighbour.canonical()))
     }
 
     fn dumps(scope: &ReadScope, is_strict: bool) -> Vec<DumpQuery> {
@@ -118,48 +156,6 @@ fn is_derived(lladdr: Option<LinkAddr>, own: Option<LinkAddr>) -> bool {
     lladdr.is_none_or(|lladdr| {
         Some(lladdr) == own || lladdr.as_bytes().iter().all(|byte| *byte == 0xff)
     })
-}
-
-/// Decodes the body of an [`NEW`] or [`DELETE`] message. `None` is one of another family than IPv4
-/// and IPv6, such as a bridge's forwarding entry.
-///
-/// # Errors
-///
-/// When the message is too short or does not say what identifies the neighbour.
-pub fn decode(body: &[u8]) -> Result<Option<Neighbour>, Undecodable> {
-    let (head, mut attrs) = split::<12>(Kind::Neighbour, body)?;
-    let [family, _, _, _, i0, i1, i2, i3, s0, s1, flags, _] = head;
-    let Some(family) = family_from(family) else {
-        return Ok(None);
-    };
-    let (mut dst, mut lladdr, mut protocol) = (None, None, 0);
-    for (number, payload) in attrs.by_ref() {
-        match number {
-            NDA_DST => dst = Some(read_ip_of(family, payload).ok_or(lost("destination"))?),
-            // A device without hardware addresses reports one of no bytes.
-            NDA_LLADDR if payload.is_empty() => {}
-            NDA_LLADDR => lladdr = LinkAddr::from_bytes(payload).ok(),
-            NDA_PROTOCOL => _ = take(&mut protocol, read_u8(payload)),
-            _ => {}
-        }
-    }
-    if attrs.malformed() {
-        return Err(lost(BROKEN));
-    }
-    let state = match u16::from_ne_bytes([s0, s1]) {
-        state if state & NUD_PERMANENT != 0 => NeighbourState::Permanent,
-        state if state & NUD_NOARP != 0 => NeighbourState::NoArp,
-        _ => NeighbourState::Dynamic,
-    };
-    let dev = Dev::index(u32::from_ne_bytes([i0, i1, i2, i3]));
-    let neighbour = Neighbour::proxy(dev, dst.ok_or(lost("destination"))?)
-        .with_proxy(flags & NTF_PROXY != 0)
-        .with_lladdr(lladdr)
-        .with_state(state)
-        .with_router(flags & NTF_ROUTER != 0)
-        .with_ext_learn(flags & NTF_EXT_LEARNED != 0)
-        .with_protocol(protocol);
-    Ok(Some(neighbour.canonical()))
 }
 
 fn lost(why: &'static str) -> Undecodable {

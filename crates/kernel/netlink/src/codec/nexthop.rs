@@ -42,8 +42,64 @@ impl KindCodec for Nexthop {
     const ABSENT: i32 = libc::ENOENT;
     const IS_OPTIONAL: bool = true;
 
+    /// Decodes the body of a [`NEW`] or [`DELETE`] message. `None` is one of another family than IPv4
+    /// and IPv6.
+    ///
+    /// An unknown attribute, such as an encapsulation, or that it is for forwarding entries alone,
+    /// marks the object as not modelled.
+    ///
+    /// # Errors
+    ///
+    /// When the message is too short, or its number cannot be read.
     fn decode(body: &[u8]) -> Result<Option<Nexthop>, Undecodable> {
-        decode(body)
+        let (head, mut attrs) = split::<8>(Kind::Nexthop, body)?;
+        let [family, _, protocol, _, flags @ ..] = head;
+        let onlink = u32::from_ne_bytes(flags) & RTNH_F_ONLINK != 0;
+        let family = family_from(family);
+        let mut id = 0;
+        let mut hop = NextHop::default().with_onlink(onlink);
+        let mut members = None;
+        let mut blackhole = false;
+        let mut all = true;
+        for (number, payload) in attrs.by_ref() {
+            all &= match number {
+                NHA_ID => take(&mut id, read_u32(payload)),
+                NHA_GROUP => take(&mut members, read_members(payload).map(Some)),
+                NHA_GROUP_TYPE => read_u16(payload) == Some(MPATH),
+                NHA_BLACKHOLE => {
+                    blackhole = true;
+                    true
+                }
+                NHA_OIF => take(
+                    &mut hop.dev,
+                    read_u32(payload).map(|index| (index != 0).then(|| Dev::index(index))),
+                ),
+                NHA_GATEWAY => {
+                    let gateway = family.and_then(|family| read_ip_of(family, payload));
+                    take(&mut hop.via, gateway.map(Some))
+                }
+                NHA_OP_FLAGS => true,
+                _ => false,
+            };
+        }
+        if attrs.malformed() {
+            return Err(lost(BROKEN));
+        }
+        if id == 0 {
+            return Err(lost("number"));
+        }
+        let target = match (members, family) {
+            (Some(members), _) => NexthopTarget::Group(members),
+            (None, None) => return Ok(None),
+            (None, Some(family)) if blackhole => NexthopTarget::Blackhole(family),
+            (None, Some(family)) => {
+                // Without a device it is for forwarding entries.
+                all &= hop.dev.is_some();
+                NexthopTarget::One(family, hop)
+            }
+        };
+        let nexthop = Nexthop::new(id, target).with_protocol(protocol).with_unmodelled(!all);
+        Ok(Some(nexthop.canonical()))
     }
 
     fn dumps(_scope: &ReadScope, _is_strict: bool) -> Vec<DumpQuery> {
@@ -90,66 +146,6 @@ impl KindCodec for Nexthop {
         let lacks_member = action != Action::Delete && error.errno() == libc::ENOENT;
         lacks_member.then_some(RefusalCause::Dependency)
     }
-}
-
-/// Decodes the body of a [`NEW`] or [`DELETE`] message. `None` is one of another family than IPv4
-/// and IPv6.
-///
-/// An unknown attribute, such as an encapsulation, or that it is for forwarding entries alone,
-/// marks the object as not modelled.
-///
-/// # Errors
-///
-/// When the message is too short, or its number cannot be read.
-pub fn decode(body: &[u8]) -> Result<Option<Nexthop>, Undecodable> {
-    let (head, mut attrs) = split::<8>(Kind::Nexthop, body)?;
-    let [family, _, protocol, _, flags @ ..] = head;
-    let onlink = u32::from_ne_bytes(flags) & RTNH_F_ONLINK != 0;
-    let family = family_from(family);
-    let mut id = 0;
-    let mut hop = NextHop::default().with_onlink(onlink);
-    let mut members = None;
-    let mut blackhole = false;
-    let mut all = true;
-    for (number, payload) in attrs.by_ref() {
-        all &= match number {
-            NHA_ID => take(&mut id, read_u32(payload)),
-            NHA_GROUP => take(&mut members, read_members(payload).map(Some)),
-            NHA_GROUP_TYPE => read_u16(payload) == Some(MPATH),
-            NHA_BLACKHOLE => {
-                blackhole = true;
-                true
-            }
-            NHA_OIF => take(
-                &mut hop.dev,
-                read_u32(payload).map(|index| (index != 0).then(|| Dev::index(index))),
-            ),
-            NHA_GATEWAY => {
-                let gateway = family.and_then(|family| read_ip_of(family, payload));
-                take(&mut hop.via, gateway.map(Some))
-            }
-            NHA_OP_FLAGS => true,
-            _ => false,
-        };
-    }
-    if attrs.malformed() {
-        return Err(lost(BROKEN));
-    }
-    if id == 0 {
-        return Err(lost("number"));
-    }
-    let target = match (members, family) {
-        (Some(members), _) => NexthopTarget::Group(members),
-        (None, None) => return Ok(None),
-        (None, Some(family)) if blackhole => NexthopTarget::Blackhole(family),
-        (None, Some(family)) => {
-            // Without a device it is for forwarding entries.
-            all &= hop.dev.is_some();
-            NexthopTarget::One(family, hop)
-        }
-    };
-    let nexthop = Nexthop::new(id, target).with_protocol(protocol).with_unmodelled(!all);
-    Ok(Some(nexthop.canonical()))
 }
 
 fn lost(why: &'static str) -> Undecodable {

@@ -52,15 +52,6 @@ const TABLE_UNSPEC: u8 = 0;
 /// The index of the loopback device, the same in every namespace.
 const LOOPBACK: u32 = 1;
 
-/// Decodes the body of a [`NEW`] or [`DELETE`] message: [`Row::parse`] and [`Row::to_route`].
-///
-/// # Errors
-///
-/// When the message is too short or does not say what identifies the route.
-pub fn decode(body: &[u8]) -> Result<Option<Route>, Undecodable> {
-    Ok(Row::parse(body)?.map(|row| row.to_route()))
-}
-
 /// Encodes the request for the route by which the kernel reaches an address, as it is in its table.
 ///
 /// # Errors
@@ -268,8 +259,13 @@ impl KindCodec for Route {
     const GROUPS: &'static [Group] = &[Group::IPV4_ROUTE, Group::IPV6_ROUTE];
     const ABSENT: i32 = libc::ESRCH;
 
+    /// Decodes the body of a [`NEW`] or [`DELETE`] message: [`Row::parse`] and [`Row::to_route`].
+    ///
+    /// # Errors
+    ///
+    /// When the message is too short or does not say what identifies the route.
     fn decode(body: &[u8]) -> Result<Option<Route>, Undecodable> {
-        decode(body)
+        Ok(Row::parse(body)?.map(|row| row.to_route()))
     }
 
     fn decode_row(

@@ -59,8 +59,90 @@ impl KindCodec for Rule {
     const GROUPS: &'static [Group] = &[Group::IPV4_RULE, Group::IPV6_RULE];
     const ABSENT: i32 = libc::ENOENT;
 
+    /// Decodes the body of an [`NEW`] or [`DELETE`] message. `None` is one of another family than IPv4
+    /// and IPv6.
+    ///
+    /// A selector that is unknown, or names no possible interface, marks the rule as not modelled: it
+    /// is narrower than it looks.
+    ///
+    /// # Errors
+    ///
+    /// When the message is too short, or its priority, its protocol or another known selector cannot be
+    /// read: which rule it is remains unknown.
     fn decode(body: &[u8]) -> Result<Option<Rule>, Undecodable> {
-        decode(body)
+        let (head, mut attrs) = split::<12>(Kind::Rule, body)?;
+        let [family, dst_len, src_len, tos, table, _, _, action, flags @ ..] = head;
+        let flags = u32::from_ne_bytes(flags);
+        let Some(family) = family_from(family) else {
+            return Ok(None);
+        };
+
+        let mut rule = Rule::new(family, 0, RuleAction::Nop);
+        rule.tos = tos;
+        rule.not = flags & FIB_RULE_INVERT != 0;
+        let (mut table, mut target) = (u32::from(table), 0);
+        let (mut from, mut to) = (None, None);
+        let mut fwmark = FwMark { mark: 0, mask: 0 };
+        let mut all = flags & !(FIB_RULE_INVERT | STATUS_FLAGS) == 0;
+        for (number, payload) in attrs.by_ref() {
+            all &= match number {
+                FRA_PRIORITY => {
+                    rule.priority = read_u32(payload).ok_or(lost("priority"))?;
+                    true
+                }
+                FRA_PROTOCOL => {
+                    rule.protocol = read_u8(payload).ok_or(lost("protocol"))?;
+                    true
+                }
+                FRA_DST => known(&mut to, read_ip_of(family, payload).map(Some))?,
+                FRA_SRC => known(&mut from, read_ip_of(family, payload).map(Some))?,
+                // Another writer can give any bytes as a name: they must not make dumps incomplete.
+                FRA_IIFNAME => take(&mut rule.iif, read_name(payload)),
+                FRA_OIFNAME => take(&mut rule.oif, read_name(payload)),
+                FRA_GOTO => known(&mut target, read_u32(payload))?,
+                FRA_TABLE => known(&mut table, read_u32(payload))?,
+                FRA_FWMARK => known(&mut fwmark.mark, read_u32(payload))?,
+                FRA_FWMASK => known(&mut fwmark.mask, read_u32(payload))?,
+                FRA_SUPPRESS_IFGROUP => {
+                    known(&mut rule.suppress_ifgroup, read_u32(payload).map(Some))?
+                }
+                FRA_SUPPRESS_PREFIXLEN => {
+                    known(&mut rule.suppress_prefixlength, read_u32(payload).map(Some))?
+                }
+                FRA_L3MDEV => known(&mut rule.l3mdev, read_u8(payload).map(|on| on != 0))?,
+                FRA_UID_RANGE => known(&mut rule.uidrange, read_uids(payload).map(Some))?,
+                FRA_IP_PROTO => known(&mut rule.ipproto, read_u8(payload).map(Some))?,
+                FRA_SPORT_RANGE => known(&mut rule.sport, read_ports(payload).map(Some))?,
+                FRA_DPORT_RANGE => known(&mut rule.dport, read_ports(payload).map(Some))?,
+                // Since 6.15 a single port reports the mask that leaves it whole.
+                FRA_SPORT_MASK | FRA_DPORT_MASK => {
+                    matches!(read_u16(payload), Some(0 | u16::MAX))
+                }
+                FRA_PAD => true,
+                _ => false,
+            };
+        }
+        if attrs.malformed() {
+            return Err(lost(BROKEN));
+        }
+
+        all &= take(&mut rule.from, network(from, src_len));
+        all &= take(&mut rule.to, network(to, dst_len));
+        rule.fwmark = Some(fwmark);
+        rule.action = match action {
+            FR_ACT_TO_TBL => RuleAction::Lookup(table),
+            FR_ACT_GOTO => RuleAction::Goto(target),
+            FR_ACT_BLACKHOLE => RuleAction::Blackhole,
+            FR_ACT_UNREACHABLE => RuleAction::Unreachable,
+            FR_ACT_PROHIBIT => RuleAction::Prohibit,
+            FR_ACT_NOP => RuleAction::Nop,
+            _ => {
+                all = false;
+                RuleAction::Nop
+            }
+        };
+        rule.unmodelled = !all;
+        Ok(Some(rule.canonical()))
     }
 
     fn dumps(scope: &ReadScope, _is_strict: bool) -> Vec<DumpQuery> {
@@ -107,90 +189,6 @@ impl KindCodec for Rule {
         let exists = action == Action::Create && error.errno() == libc::EEXIST;
         exists.then_some(RefusalCause::AlreadyDone)
     }
-}
-
-/// Decodes the body of an [`NEW`] or [`DELETE`] message. `None` is one of another family than IPv4
-/// and IPv6.
-///
-/// A selector that is unknown, or names no possible interface, marks the rule as not modelled: it
-/// is narrower than it looks.
-///
-/// # Errors
-///
-/// When the message is too short, or its priority, its protocol or another known selector cannot be
-/// read: which rule it is remains unknown.
-pub fn decode(body: &[u8]) -> Result<Option<Rule>, Undecodable> {
-    let (head, mut attrs) = split::<12>(Kind::Rule, body)?;
-    let [family, dst_len, src_len, tos, table, _, _, action, flags @ ..] = head;
-    let flags = u32::from_ne_bytes(flags);
-    let Some(family) = family_from(family) else {
-        return Ok(None);
-    };
-
-    let mut rule = Rule::new(family, 0, RuleAction::Nop);
-    rule.tos = tos;
-    rule.not = flags & FIB_RULE_INVERT != 0;
-    let (mut table, mut target) = (u32::from(table), 0);
-    let (mut from, mut to) = (None, None);
-    let mut fwmark = FwMark { mark: 0, mask: 0 };
-    let mut all = flags & !(FIB_RULE_INVERT | STATUS_FLAGS) == 0;
-    for (number, payload) in attrs.by_ref() {
-        all &= match number {
-            FRA_PRIORITY => {
-                rule.priority = read_u32(payload).ok_or(lost("priority"))?;
-                true
-            }
-            FRA_PROTOCOL => {
-                rule.protocol = read_u8(payload).ok_or(lost("protocol"))?;
-                true
-            }
-            FRA_DST => known(&mut to, read_ip_of(family, payload).map(Some))?,
-            FRA_SRC => known(&mut from, read_ip_of(family, payload).map(Some))?,
-            // Another writer can give any bytes as a name: they must not make dumps incomplete.
-            FRA_IIFNAME => take(&mut rule.iif, read_name(payload)),
-            FRA_OIFNAME => take(&mut rule.oif, read_name(payload)),
-            FRA_GOTO => known(&mut target, read_u32(payload))?,
-            FRA_TABLE => known(&mut table, read_u32(payload))?,
-            FRA_FWMARK => known(&mut fwmark.mark, read_u32(payload))?,
-            FRA_FWMASK => known(&mut fwmark.mask, read_u32(payload))?,
-            FRA_SUPPRESS_IFGROUP => known(&mut rule.suppress_ifgroup, read_u32(payload).map(Some))?,
-            FRA_SUPPRESS_PREFIXLEN => {
-                known(&mut rule.suppress_prefixlength, read_u32(payload).map(Some))?
-            }
-            FRA_L3MDEV => known(&mut rule.l3mdev, read_u8(payload).map(|on| on != 0))?,
-            FRA_UID_RANGE => known(&mut rule.uidrange, read_uids(payload).map(Some))?,
-            FRA_IP_PROTO => known(&mut rule.ipproto, read_u8(payload).map(Some))?,
-            FRA_SPORT_RANGE => known(&mut rule.sport, read_ports(payload).map(Some))?,
-            FRA_DPORT_RANGE => known(&mut rule.dport, read_ports(payload).map(Some))?,
-            // Since 6.15 a single port reports the mask that leaves it whole.
-            FRA_SPORT_MASK | FRA_DPORT_MASK => {
-                matches!(read_u16(payload), Some(0 | u16::MAX))
-            }
-            FRA_PAD => true,
-            _ => false,
-        };
-    }
-    if attrs.malformed() {
-        return Err(lost(BROKEN));
-    }
-
-    all &= take(&mut rule.from, network(from, src_len));
-    all &= take(&mut rule.to, network(to, dst_len));
-    rule.fwmark = Some(fwmark);
-    rule.action = match action {
-        FR_ACT_TO_TBL => RuleAction::Lookup(table),
-        FR_ACT_GOTO => RuleAction::Goto(target),
-        FR_ACT_BLACKHOLE => RuleAction::Blackhole,
-        FR_ACT_UNREACHABLE => RuleAction::Unreachable,
-        FR_ACT_PROHIBIT => RuleAction::Prohibit,
-        FR_ACT_NOP => RuleAction::Nop,
-        _ => {
-            all = false;
-            RuleAction::Nop
-        }
-    };
-    rule.unmodelled = !all;
-    Ok(Some(rule.canonical()))
 }
 
 fn lost(why: &'static str) -> Undecodable {

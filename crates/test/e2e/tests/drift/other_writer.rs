@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use trueup_net::{Dev, Family, IfName, NextHop, NextHops, Object, Prefix, Route, with_object};
-use trueup_netlink::codec::{self, EncodeError, existing};
+use trueup_netlink::codec::{self, EncodeError, KindCodec as _, existing};
 use trueup_netlink::wire::MessageWriter;
 use trueup_netlink::{BATCH_MESSAGES, Batch, Socket};
 use trueup_rtnl::{DEFAULT_PROTOCOL, Namespace};
@@ -127,7 +127,7 @@ impl OtherWriter {
             IpAddr::V6(address) => message.attr(RTA_DST, &address.octets()),
         }
         message.finish().unwrap();
-        let found = self.socket.query(&request, |reply| codec::route::decode(reply.body).unwrap());
+        let found = self.socket.query(&request, |reply| Route::decode(reply.body).unwrap());
         // Where there is none the kernel refuses.
         let found = found.ok().flatten();
         found.is_some_and(|route| route.dst == dst && route.protocol == OURS)

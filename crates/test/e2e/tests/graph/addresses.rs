@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use ipnetwork::IpNetwork;
 use trueup_graph::{Failure, RunContext, Verdict, Vertex};
 use trueup_net::{Address, Dev};
-use trueup_netlink::codec::{self, KindCodec as _, ReadScope, address, existing};
+use trueup_netlink::codec::{self, KindCodec as _, ReadScope, existing};
 use trueup_netlink::{Batch, DumpStep, Namespace, Socket};
 use trueup_reconcile::ErrorClass;
 
@@ -56,7 +56,7 @@ fn dump(socket: &mut Socket, counts: &Counts) -> Result<Vec<Address>, Failure> {
     let dump = socket.dump(&of_inet.request, |step| match step {
         DumpStep::Begin => all.clear(),
         DumpStep::Message(message) if message.header.kind == NEWADDR => {
-            all.extend(address::decode(message.body).ok().flatten());
+            all.extend(Address::decode(message.body).ok().flatten());
         }
         _ => {}
     });

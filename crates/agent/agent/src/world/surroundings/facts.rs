@@ -5,9 +5,10 @@ use std::net::IpAddr;
 
 use crate::error::{Result, bail};
 use trueup_net::{
-    Family, IpNetwork, Kind, Kinds, ObjectKind as _, Prefix, RouteKey, Rule, RuleAction, table,
+    Family, IpNetwork, Kind, Kinds, ObjectKind as _, Prefix, Route, RouteKey, Rule, RuleAction,
+    table,
 };
-use trueup_netlink::codec::{ReadScope, route};
+use trueup_netlink::codec::{KindCodec as _, ReadScope, route};
 use trueup_netlink::wire::MessageWriter;
 use trueup_netlink::{self as netlink, Socket};
 use trueup_observe::Observer;
@@ -109,7 +110,7 @@ fn lead(socket: &mut Socket, address: IpAddr) -> Result<Option<trueup_net::Route
     if message.finish().is_err() {
         return Ok(None);
     }
-    let found = socket.query(&request, |reply| route::decode(reply.body))?;
+    let found = socket.query(&request, |reply| Route::decode(reply.body))?;
     Ok(found.ok().flatten())
 }
 

@@ -7,8 +7,10 @@ use netlink_packet_route::neighbour::NeighbourMessage;
 use netlink_packet_route::route::RouteMessage;
 use netlink_packet_route::rule::RuleMessage;
 use proptest::prelude::*;
-use trueup_net::{LinkKind, VethAttrs};
-use trueup_netlink::codec::{self, EncodeError, address, existing, link, neighbour, route, rule};
+use trueup_net::{Address, LinkKind, Neighbour, Route, Rule, VethAttrs};
+use trueup_netlink::codec::{
+    self, EncodeError, KindCodec as _, address, existing, link, neighbour, route, rule,
+};
 use trueup_netlink::wire::{Messages, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST};
 
 use super::{model, theirs, theirs_link};
@@ -52,12 +54,12 @@ proptest! {
         prop_assert_eq!((kind, flags, &same), (route::NEW, REPLACE, &body));
 
         for bytes in [emitted(&expected), body] {
-            prop_assert_eq!(route::decode(&bytes), Ok(Some(ours.clone())));
+            prop_assert_eq!(Route::decode(&bytes), Ok(Some(ours.clone())));
         }
 
         let (kind, flags, body) = encoded(|b| codec::delete(b, &ours, &existing));
         prop_assert_eq!((kind, flags), (route::DELETE, NLM_F_REQUEST));
-        let mut deleted = route::decode(&body).unwrap().unwrap();
+        let mut deleted = Route::decode(&body).unwrap().unwrap();
         // The wildcard, and metrics, which identify nothing.
         deleted.scope = ours.scope;
         deleted.metrics = ours.metrics.clone();
@@ -76,12 +78,12 @@ proptest! {
         prop_assert_eq!((kind, flags, &same), (address::NEW, REPLACE, &body));
 
         for bytes in [emitted(&expected), body] {
-            prop_assert_eq!(address::decode(&bytes), Ok(Some(ours.clone())));
+            prop_assert_eq!(Address::decode(&bytes), Ok(Some(ours.clone())));
         }
 
         let (kind, flags, body) = encoded(|b| codec::delete(b, &ours, &existing));
         prop_assert_eq!((kind, flags), (address::DELETE, NLM_F_REQUEST));
-        let deleted = address::decode(&body).unwrap().unwrap();
+        let deleted = Address::decode(&body).unwrap().unwrap();
         if ours.address.is_ipv6() {
             prop_assert_eq!(deleted.flags, ours.flags);
         }
@@ -103,12 +105,12 @@ proptest! {
         prop_assert_eq!((kind, flags, &same), (neighbour::NEW, REPLACE, &body));
 
         for bytes in [emitted(&expected), body] {
-            prop_assert_eq!(neighbour::decode(&bytes), Ok(Some(ours.clone())));
+            prop_assert_eq!(Neighbour::decode(&bytes), Ok(Some(ours.clone())));
         }
 
         let (kind, flags, body) = encoded(|b| codec::delete(b, &ours, &existing));
         prop_assert_eq!((kind, flags), (neighbour::DELETE, NLM_F_REQUEST));
-        let deleted = neighbour::decode(&body).unwrap().unwrap();
+        let deleted = Neighbour::decode(&body).unwrap().unwrap();
         prop_assert_eq!(
             (deleted.dev, deleted.dst, deleted.proxy),
             (ours.dev, ours.dst, ours.proxy)
@@ -124,7 +126,7 @@ proptest! {
         prop_assert_eq!(&parsed.header, &expected.header);
         prop_assert_eq!(sorted(&parsed.attributes), sorted(&expected.attributes));
         for bytes in [emitted(&expected), body.clone()] {
-            prop_assert_eq!(rule::decode(&bytes), Ok(Some(ours.clone())));
+            prop_assert_eq!(Rule::decode(&bytes), Ok(Some(ours.clone())));
         }
         // A delete says the same.
         let (kind, flags, same) = encoded(|b| codec::delete(b, &ours, &existing));

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use trueup_net::internal::PlainRoute;
 use trueup_net::{Dev, NextHop, NextHops, ObjectKind as _, Prefix, Route, RouteType, Scope};
 use trueup_netlink::codec::route::{self, Row};
-use trueup_netlink::codec::{self, Undecodable, existing};
+use trueup_netlink::codec::{self, KindCodec as _, Undecodable, existing};
 use trueup_netlink::wire::{HEADER_LEN, MessageWriter};
 
 use super::model;
@@ -190,7 +190,7 @@ proptest! {
             writer.attr(*number, payload);
         }
         writer.finish().unwrap();
-        let decoded = route::decode(&buffer[HEADER_LEN..]);
+        let decoded = Route::decode(&buffer[HEADER_LEN..]);
         match plainly(head, &attributes) {
             None => prop_assert!(decoded.is_err(), "{decoded:?}"),
             Some(expected) => {

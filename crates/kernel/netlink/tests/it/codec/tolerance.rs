@@ -3,10 +3,10 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use trueup_net::{
-    Dev, IfName, Kind, Link, LinkKind, LinkStatus, MacvlanAttrs, NextHops, Route, RuleAction,
-    VethAttrs,
+    Address, Dev, IfName, Kind, Link, LinkKind, LinkStatus, MacvlanAttrs, Neighbour, NextHops,
+    Route, Rule, RuleAction, VethAttrs,
 };
-use trueup_netlink::codec::{self, address, existing, link, neighbour, route, rule};
+use trueup_netlink::codec::{self, KindCodec as _, existing, link};
 use trueup_netlink::wire::{HEADER_LEN, MessageWriter};
 
 use super::model;
@@ -14,10 +14,10 @@ use super::model;
 /// Returns true if any decoder can tell an object from these bytes.
 fn decode_all(body: &[u8]) -> [Result<bool, Kind>; 5] {
     [
-        route::decode(body).map(|one| one.is_some()).map_err(|e| e.kind),
-        address::decode(body).map(|one| one.is_some()).map_err(|e| e.kind),
-        neighbour::decode(body).map(|one| one.is_some()).map_err(|e| e.kind),
-        rule::decode(body).map(|one| one.is_some()).map_err(|e| e.kind),
+        Route::decode(body).map(|one| one.is_some()).map_err(|e| e.kind),
+        Address::decode(body).map(|one| one.is_some()).map_err(|e| e.kind),
+        Neighbour::decode(body).map(|one| one.is_some()).map_err(|e| e.kind),
+        Rule::decode(body).map(|one| one.is_some()).map_err(|e| e.kind),
         link::decode(body).map(|one| one.is_some()).map_err(|e| e.kind),
     ]
 }
@@ -91,7 +91,7 @@ proptest! {
             }
             ends.contains(&length)
         };
-        prop_assert!(whole(cut) || route::decode(&body[..cut]).is_err());
+        prop_assert!(whole(cut) || Route::decode(&body[..cut]).is_err());
     }
 }
 
@@ -101,7 +101,7 @@ const OIF: (u16, &[u8]) = (4, &[7, 0, 0, 0]);
 
 fn route_with(attributes: &[(u16, &[u8])]) -> Route {
     let all: Vec<_> = [DST, OIF].iter().chain(attributes).copied().collect();
-    route::decode(&body(&RTM, &all)).unwrap().unwrap()
+    Route::decode(&body(&RTM, &all)).unwrap().unwrap()
 }
 
 #[test]
@@ -149,19 +149,19 @@ fn a_route_whose_key_is_not_readable_is_lost() {
         ("a table that is not", body(&RTM, &[DST, (15, &[1])])),
         ("a metric that is not", body(&RTM, &[DST, (6, &[1, 0])])),
     ] {
-        let decoded = route::decode(&bytes);
+        let decoded = Route::decode(&bytes);
         assert!(decoded.is_err(), "{what}: {decoded:?}");
     }
     let mut broken = body(&RTM, &[DST, OIF]);
     broken.extend([200, 0, 6, 0]);
-    assert!(route::decode(&broken).is_err());
+    assert!(Route::decode(&broken).is_err());
 }
 
 #[test]
 fn what_is_no_object_here_is_passed_over() {
     let mut cloned = RTM;
     cloned[9] = 0x02;
-    assert_eq!(route::decode(&body(&cloned, &[DST, OIF])), Ok(None));
+    assert_eq!(Route::decode(&body(&cloned, &[DST, OIF])), Ok(None));
     for family in [7, 28, 128, 129] {
         let head = [family, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!(decode_all(&body(&head, &[])), [Ok(false); 5]);
@@ -185,10 +185,10 @@ fn the_state_of_a_next_hop_is_no_difference() {
     let mut flagged = RTM;
     flagged[8] = 1 | 8 | 16 | 32 | 64;
     flagged[9] = 0x40 | 0x80;
-    let decoded = route::decode(&body(&flagged, &[DST, OIF]));
+    let decoded = Route::decode(&body(&flagged, &[DST, OIF]));
     assert_eq!(decoded, Ok(Some(route_with(&[]))));
     flagged[8] = 4;
-    let decoded = route::decode(&body(&flagged, &[DST, OIF])).unwrap().unwrap();
+    let decoded = Route::decode(&body(&flagged, &[DST, OIF])).unwrap().unwrap();
     assert!(decoded.nexthops.as_slice()[0].onlink);
 }
 
@@ -199,7 +199,7 @@ fn an_ipv6_reject_route_has_no_next_hop_and_its_source_is_kept() {
     let (to, from) = ([0x20; 2], [0x30; 2]);
     let address = |start: [u8; 2]| [&start[..], &[0; 14]].concat();
     let bytes = body(&head, &[(1, &address(to)), (2, &address(from)), (4, &[1, 0, 0, 0])]);
-    let route = route::decode(&bytes).unwrap().unwrap();
+    let route = Route::decode(&bytes).unwrap().unwrap();
     assert_eq!(route.nexthops, NextHops::None);
     assert_eq!(route.from, Some("3030::/16".parse().unwrap()));
     assert_eq!((route.metric, route.scope), (1024, None));
@@ -209,7 +209,7 @@ fn an_ipv6_reject_route_has_no_next_hop_and_its_source_is_kept() {
 fn a_rule_with_unknown_selectors_is_marked() {
     let head = |action, flags: u8| [2, 0, 0, 0, 100, 0, 0, action, flags, 0, 0, 0];
     let priority: (u16, &[u8]) = (6, &[9, 0, 0, 0]);
-    let plain = rule::decode(&body(&head(1, 0), &[priority])).unwrap().unwrap();
+    let plain = Rule::decode(&body(&head(1, 0), &[priority])).unwrap().unwrap();
     assert_eq!((plain.priority, plain.action), (9, RuleAction::Lookup(100)));
     assert!(!plain.unmodelled);
     for (what, attribute) in [
@@ -222,14 +222,14 @@ fn a_rule_with_unknown_selectors_is_marked() {
         ("a name that is not", (3, &[b'/', 0])),
     ] as [(&str, (u16, &[u8])); 7]
     {
-        let decoded = rule::decode(&body(&head(1, 0), &[priority, attribute]));
+        let decoded = Rule::decode(&body(&head(1, 0), &[priority, attribute]));
         assert!(decoded.unwrap().unwrap().unmodelled, "{what}");
     }
     for (action, flags) in [(0, 0), (5, 0), (1, 0x20)] {
-        let decoded = rule::decode(&body(&head(action, flags), &[priority]));
+        let decoded = Rule::decode(&body(&head(action, flags), &[priority]));
         assert!(decoded.unwrap().unwrap().unmodelled);
     }
-    let status = rule::decode(&body(&head(1, 0x1d), &[priority, (29, &[0xff, 0xff])]));
+    let status = Rule::decode(&body(&head(1, 0x1d), &[priority, (29, &[0xff, 0xff])]));
     assert_eq!(status, Ok(Some(plain)));
     // Which rule it is remains unknown.
     for (what, attribute) in [
@@ -241,12 +241,12 @@ fn a_rule_with_unknown_selectors_is_marked() {
         ("user ids", (20, &[0; 4])),
     ] as [(&str, (u16, &[u8])); 6]
     {
-        let decoded = rule::decode(&body(&head(1, 0), &[priority, attribute]));
+        let decoded = Rule::decode(&body(&head(1, 0), &[priority, attribute]));
         assert!(decoded.is_err(), "{what}");
     }
     let mut no_source = head(1, 0);
     no_source[2] = 8;
-    let decoded = rule::decode(&body(&no_source, &[priority]));
+    let decoded = Rule::decode(&body(&no_source, &[priority]));
     assert!(decoded.unwrap().unwrap().unmodelled);
 }
 
@@ -255,7 +255,7 @@ fn addresses_without_or_with_odd_attributes() {
     let head = |family, flags| [family, 24, flags, 0, 7, 0, 0, 0];
     let local: (u16, &[u8]) = (2, &[10, 0, 0, 1]);
     let same: (u16, &[u8]) = (1, &[10, 0, 0, 1]);
-    let decode = |bytes: Vec<u8>| address::decode(&bytes).unwrap().unwrap();
+    let decode = |bytes: Vec<u8>| Address::decode(&bytes).unwrap().unwrap();
     let plain = decode(body(&head(2, 0x80), &[local, same]));
     assert_eq!(plain.peer, None);
     assert!(!plain.secondary);
@@ -273,23 +273,23 @@ fn addresses_without_or_with_odd_attributes() {
     let temporary = decode(body(&head(10, 0x01), &[(1, &[0x20; 16]), (11, &[116])]));
     assert!(temporary.is_kernels_own(trueup_net::Kinds::NONE) && !temporary.secondary);
 
-    assert!(address::decode(&body(&head(2, 0), &[])).is_err());
-    assert!(address::decode(&body(&head(2, 0), &[(2, &[1])])).is_err());
+    assert!(Address::decode(&body(&head(2, 0), &[])).is_err());
+    assert!(Address::decode(&body(&head(2, 0), &[(2, &[1])])).is_err());
     let mut long = head(2, 0);
     long[1] = 33;
-    assert!(address::decode(&body(&long, &[local])).is_err());
+    assert!(Address::decode(&body(&long, &[local])).is_err());
 }
 
 #[test]
 fn neighbours_without_or_with_odd_attributes() {
     let head = |state: u8| [2, 0, 0, 0, 7, 0, 0, 0, state, 0, 0, 0];
     let dst: (u16, &[u8]) = (1, &[10, 0, 0, 1]);
-    let failed = neighbour::decode(&body(&head(0x20), &[dst])).unwrap().unwrap();
+    let failed = Neighbour::decode(&body(&head(0x20), &[dst])).unwrap().unwrap();
     assert!(!failed.is_declared() && failed.lladdr.is_none());
-    let bare = neighbour::decode(&body(&head(0x80), &[dst, (2, &[])])).unwrap().unwrap();
+    let bare = Neighbour::decode(&body(&head(0x80), &[dst, (2, &[])])).unwrap().unwrap();
     assert!(bare.is_declared() && bare.lladdr.is_none());
-    assert!(neighbour::decode(&body(&head(0x80), &[])).is_err());
-    assert!(neighbour::decode(&body(&head(0x80), &[(1, &[1, 2])])).is_err());
+    assert!(Neighbour::decode(&body(&head(0x80), &[])).is_err());
+    assert!(Neighbour::decode(&body(&head(0x80), &[(1, &[1, 2])])).is_err());
 }
 
 fn decode_link(index: u8, attributes: &[(u16, &[u8])]) -> (Link, LinkStatus) {

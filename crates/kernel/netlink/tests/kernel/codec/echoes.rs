@@ -4,7 +4,7 @@ use trueup_net::{
     Address, Dev, Family, IfName, Link, LinkAddr, LinkKind, Metric, Neighbour, NextHop, NextHops,
     ObjectKind as _, Route, RouteType, Rule, RuleAction,
 };
-use trueup_netlink::codec::{self, EncodeError, existing, link, route};
+use trueup_netlink::codec::{self, EncodeError, KindCodec as _, existing, link, route};
 use trueup_netlink::{Answer, Batch};
 use trueup_testkit::running_version;
 
@@ -97,7 +97,7 @@ pub(crate) fn an_echoed_route_is_the_row_of_the_dump() {
         let decoded = |echoes_seen: &[Echo], expected: u16| -> Vec<Route> {
             let one = |(_, kind, body): &Echo| {
                 assert_eq!(*kind, expected);
-                route::decode(body).unwrap().unwrap()
+                Route::decode(body).unwrap().unwrap()
             };
             echoes_seen.iter().map(one).collect()
         };
@@ -220,7 +220,7 @@ pub(crate) fn every_message_is_echoed_however_small_the_queue() {
                 let mut echoes_seen = vec![0; count];
                 let outcomes = net.socket.send_batch_echoed(&mut batch, |index, message| {
                     assert_eq!(message.header.kind, expected);
-                    let route = route::decode(message.body).unwrap().unwrap();
+                    let route = Route::decode(message.body).unwrap().unwrap();
                     assert_eq!(route.key(), all[index].key());
                     echoes_seen[index] += 1;
                 });

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use trueup_net::{Dev, Family, LinkAddr, Neighbour, NeighbourState, ObjectKind};
-use trueup_netlink::codec::{self, EncodeError, KindCodec as _, ReadScope, existing, neighbour};
+use trueup_netlink::codec::{self, EncodeError, KindCodec as _, ReadScope, existing};
 
 use super::net::{FOREIGN, Net, OURS};
 
@@ -121,7 +121,7 @@ pub(crate) fn dumps_are_filtered_by_device() {
     let scope = ReadScope::whole().with_devices(a.as_index().map(|index| BTreeSet::from([index])));
     // One of IPv4 neighbours, and one of IPv4 proxy entries.
     for query in &Neighbour::dumps(&scope, true)[..2] {
-        let found = net.dump(&query.request, neighbour::decode);
+        let found = net.dump(&query.request, Neighbour::decode);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].dev, a);
     }
