@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
 use trueup_control::{
-    Action, Approval, Backend, Config, Engine, Error, ErrorKind, Gate, JournalId, Normalisers,
-    Objects, Observed, Policy, Started, Task, Wait, parse_json, plan,
+    Action, Approval, Backend, Config, Engine, Error, ErrorKind, Gate, JournalId, Objects,
+    Observed, Started, Task, Wait, parse_json, plan,
 };
 use trueup_journal::{Journal, Start};
 use trueup_reconcile::{MemoryLedger, PassInput, Source as _};
@@ -47,11 +47,10 @@ fn all_signed(text: &str, approval: &Approval) {
 pub fn desired(data: &[u8]) {
     match parse_json(data) {
         Ok(objects) => {
-            let policy = Policy::ignore().with_create().with_destroy();
+            let config = Config::default().with_create().with_destroy();
             let owned = objects.keys().cloned().collect();
-            let none = Normalisers::new();
-            assert!(plan(&objects, &objects, &owned, &none, policy).is_in_place());
-            let all = plan(&objects, &Objects::new(), &owned, &none, policy);
+            assert!(plan(&objects, &objects, &owned, &config).is_in_place());
+            let all = plan(&objects, &Objects::new(), &owned, &config);
             assert_eq!(all.actions.len(), objects.len());
         }
         Err(error) => assert_eq!(error.kind(), ErrorKind::Provider),

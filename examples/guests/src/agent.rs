@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use trueup_control::{
-    ActionHash, Approval, Config, Engine, EngineHandle, Error, ErrorKind, Gate, Objects, Policy,
-    Report, Terms, WatchedFile, public_key,
+    ActionHash, Approval, Config, Engine, EngineHandle, Error, ErrorKind, Gate, Objects, Report,
+    Terms, WatchedFile, public_key,
 };
 use trueup_journal::Journal;
 use trueup_loop::Loop;
@@ -61,7 +61,8 @@ pub fn run(file: &Path, state: &Path, options: &Options) -> Result<()> {
     let gate = Gate::signed_by(NAME, &public_key(&approver_key(state)?))?;
     let config = Config::default()
         .with_name(NAME)
-        .with_policy(Policy::ignore().with_create().with_destroy())
+        .with_create()
+        .with_destroy()
         .with_normalisers(normalisers())
         .with_gate(gate)
         // A monitor answers, or its conversation is over.

@@ -7,13 +7,14 @@ use std::time::{Duration, SystemTime};
 
 use trueup_reconcile::ErrorClass;
 
-use crate::{Gate, Normalisers, Policy};
+use crate::{Gate, Normalisers};
 
 /// The settings of an [`Engine`](crate::Engine).
 #[derive(Clone)]
 pub struct Config {
     pub(crate) name: String,
-    pub(crate) policy: Policy,
+    pub(crate) creates: bool,
+    pub(crate) destroys: bool,
     pub(crate) normalisers: Normalisers,
     pub(crate) gate: Gate,
     pub(crate) max_staleness: Duration,
@@ -30,7 +31,8 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             name: "control".to_owned(),
-            policy: Policy::ignore(),
+            creates: false,
+            destroys: false,
             normalisers: Normalisers::new(),
             gate: Gate::closed(),
             max_staleness: Duration::from_secs(600),
@@ -54,11 +56,18 @@ impl Config {
         self
     }
 
-    /// Sets what to do with objects that are only desired, or only there. By default they stay as
-    /// they are.
+    /// Creates the objects that are desired and not there. By default they stay missing.
     #[must_use]
-    pub fn with_policy(mut self, policy: Policy) -> Config {
-        self.policy = policy;
+    pub fn with_create(mut self) -> Config {
+        self.creates = true;
+        self
+    }
+
+    /// Destroys the objects that are there and not desired, if they are ours: created by this agent,
+    /// as its ledger says. By default they stay.
+    #[must_use]
+    pub fn with_destroy(mut self) -> Config {
+        self.destroys = true;
         self
     }
 
@@ -157,7 +166,8 @@ impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
             .field("name", &self.name)
-            .field("policy", &self.policy)
+            .field("creates", &self.creates)
+            .field("destroys", &self.destroys)
             .field("normalisers", &self.normalisers)
             .field("gate", &self.gate)
             .finish_non_exhaustive()

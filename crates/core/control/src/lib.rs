@@ -26,7 +26,7 @@ pub use error::{Error, ErrorKind};
 pub use gate::{ActionHash, Approval, Gate, Terms};
 pub use normalise::{Normalisers, lower_case, round_up, trim_end};
 pub use object::{Object, Objects, Value};
-pub use plan::{Plan, Policy, plan};
+pub use plan::{Plan, plan};
 pub use provider::{Fixed, Provider};
 pub use report::{ControlOp, Outcome, Pending, Report, Unread, Wait};
 #[cfg(feature = "signed")]

@@ -4,21 +4,9 @@ use std::collections::BTreeSet;
 
 use trueup_diff::{Found, Verdict, decide};
 
-use crate::{Action, Change, Normalisers, Object, Objects, Verb};
+use crate::{Action, Change, Config, Normalisers, Object, Objects, Verb};
 
-/// What to do with an object that is only desired, or only there. Both are left as they are unless
-/// said otherwise.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Policy {
-    /// The objects that are desired and not there are created.
-    pub create: bool,
-    /// The objects that are there and not desired are destroyed, if they are ours: created by this
-    /// agent, as its ledger says.
-    pub destroy: bool,
-}
-
-/// The actions of a pass, and the objects that the policy leaves as they are.
+/// The actions of a pass, and the objects that the configuration leaves as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Plan {
@@ -30,27 +18,6 @@ pub struct Plan {
     pub undesired: Vec<String>,
 }
 
-impl Policy {
-    /// Makes a policy that leaves both as they are.
-    pub fn ignore() -> Policy {
-        Policy::default()
-    }
-
-    /// Creates what is desired and not there.
-    #[must_use]
-    pub fn with_create(mut self) -> Policy {
-        self.create = true;
-        self
-    }
-
-    /// Destroys what is there, not desired, and ours.
-    #[must_use]
-    pub fn with_destroy(mut self) -> Policy {
-        self.destroy = true;
-        self
-    }
-}
-
 impl Plan {
     /// Returns true if nothing is to be done, and no desired object is missing.
     pub fn is_in_place(&self) -> bool {
@@ -58,7 +25,8 @@ impl Plan {
     }
 }
 
-/// Compares objects and returns what to do. The same arguments give the same plan.
+/// Compares objects and returns what to do. The same arguments give the same plan. Of the
+/// configuration it takes the normalisers, and whether to create and to destroy objects.
 ///
 /// An object gets at most one action on its configuration, with exactly the fields that differ, and
 /// at most one on its run state. A secret that is desired and cannot be observed counts as in
@@ -68,15 +36,16 @@ pub fn plan(
     desired: &Objects,
     observed: &Objects,
     owned: &BTreeSet<String>,
-    normalisers: &Normalisers,
-    policy: Policy,
+    config: &Config,
 ) -> Plan {
     let mut plan = Plan::default();
     let keys: BTreeSet<&String> = desired.keys().chain(observed.keys()).collect();
     for key in keys {
         let (wanted, there) = (desired.get(key), observed.get(key));
         let changes: Vec<Action> = match (wanted, there) {
-            (Some(wanted), Some(there)) => update(key, wanted, there, normalisers).collect(),
+            (Some(wanted), Some(there)) => {
+                update(key, wanted, there, &config.normalisers).collect()
+            }
             _ => Vec::new(),
         };
         let is_as_desired = wanted.is_some() && changes.is_empty();
@@ -86,11 +55,11 @@ pub fn plan(
         match (decide(wanted.is_some(), ours, foreign), wanted) {
             // A desired object is changed, whoever created it.
             (Verdict::Change | Verdict::Conflict, _) => plan.actions.extend(changes),
-            (Verdict::Create, Some(wanted)) if policy.create => {
+            (Verdict::Create, Some(wanted)) if config.creates => {
                 plan.actions.push(create(key, wanted));
             }
             (Verdict::Create, _) => plan.missing.push(key.clone()),
-            (Verdict::Delete, _) if policy.destroy => plan.actions.push(destroy(key)),
+            (Verdict::Delete, _) if config.destroys => plan.actions.push(destroy(key)),
             (Verdict::Delete | Verdict::Leave, _) => plan.undesired.push(key.clone()),
             (Verdict::Keep | Verdict::Satisfied, _) => {}
         }

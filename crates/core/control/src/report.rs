@@ -113,8 +113,8 @@ impl Report {
         &self.ops
     }
 
-    /// Returns the keys of the objects that are desired and not there, and that the policy does not
-    /// create.
+    /// Returns the keys of the objects that are desired and not there, and that are not
+    /// created.
     pub fn missing(&self) -> &[String] {
         &self.missing
     }
@@ -155,7 +155,7 @@ impl Report {
             now.insert(op.action.key.clone(), status);
         }
         for key in &self.missing {
-            let why = "it is not there, and the policy does not create objects";
+            let why = "it is not there, and the configuration does not create objects";
             let condition = Condition::Pending { why: why.to_owned() };
             now.insert(key.clone(), Status::new(KIND, key, condition));
         }

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use trueup_control::{
-    Action, Backend, Error, ErrorKind, Normalisers, Objects, Plan, Policy, Started, Task, plan,
+    Action, Backend, Config, Error, ErrorKind, Normalisers, Objects, Plan, Started, Task, plan,
 };
 
 /// How often a task is asked.
@@ -28,6 +28,7 @@ pub fn check_backend<B: Backend>(
     desired: &Objects,
     timeout: Duration,
 ) -> Result<(), Error> {
+    let config = Config::default().with_create().with_normalisers(normalisers.clone());
     let rest = |backend: &B| -> Result<(Plan, Objects), Error> {
         let observed = backend.observe()?;
         if let Some((key, why)) = observed.unread.first_key_value() {
@@ -36,8 +37,7 @@ pub fn check_backend<B: Backend>(
         }
         let mut observed = observed.objects;
         observed.retain(|key, _| desired.contains_key(key));
-        let policy = Policy::ignore().with_create();
-        let plan = plan(desired, &observed, &BTreeSet::new(), normalisers, policy);
+        let plan = plan(desired, &observed, &BTreeSet::new(), &config);
         Ok((plan, observed))
     };
     for (at, action) in rest(backend)?.0.actions.iter().enumerate() {

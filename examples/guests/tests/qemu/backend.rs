@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use trueup_contracts::control::check_backend;
-use trueup_control::{Backend as _, Objects, Policy, Started, Task, plan};
+use trueup_control::{Backend as _, Config, Objects, Started, Task, plan};
 use trueup_guests::backend::Guests;
 use trueup_guests::file::File;
 use trueup_guests::host::{Host, Parameters};
@@ -63,9 +63,9 @@ fn what_stops_a_guest_or_takes_something_is_destructive() {
     check_backend(&backend, &normalisers(), &objects(FILE), Duration::from_secs(60)).unwrap();
     let observed = backend.observe().unwrap().objects;
     let owned = observed.keys().cloned().collect();
-    let policy = Policy::ignore().with_create().with_destroy();
+    let config = Config::default().with_create().with_destroy().with_normalisers(normalisers());
     let classes = |text: &str| -> Vec<(String, bool)> {
-        let plan = plan(&objects(text), &observed, &owned, &normalisers(), policy);
+        let plan = plan(&objects(text), &observed, &owned, &config);
         let class = |action| backend.is_benign(action, observed.get(&action.key));
         let actions = plan.actions.iter();
         actions.map(|action| (format!("{} {}", action.key, action.verb), class(action))).collect()
@@ -132,8 +132,8 @@ fn a_guest_that_is_created_and_not_started_is_not_refused() {
     let backend = guests(&test);
     // More memory than any QEMU takes.
     let desired = objects(&FILE.replace("20000001", "\"4194304TiB\""));
-    let (none, policy) = (Objects::new(), Policy::ignore().with_create());
-    let plan = plan(&desired, &none, &BTreeSet::new(), &normalisers(), policy);
+    let config = Config::default().with_create().with_normalisers(normalisers());
+    let plan = plan(&desired, &Objects::new(), &BTreeSet::new(), &config);
     let action = plan.actions.iter().find(|action| action.key == "web").unwrap();
     let started = backend.start(action, "op");
     assert!(matches!(started, Started::Indeterminate { .. }), "{started:?}");

@@ -8,7 +8,7 @@ use qapi::qmp;
 use rustix::process::Signal;
 use serde_json::json;
 use trueup_control::{
-    Backend as _, Config, Engine, Fixed, Objects, Outcome, Pending, Policy, Report, Wait,
+    Backend as _, Config, Engine, Fixed, Objects, Outcome, Pending, Report, Wait,
 };
 use trueup_guests::backend::Guests;
 use trueup_guests::backup::Backup;
@@ -52,7 +52,8 @@ pub(crate) fn guests(test: &TestHost, backup_speed: u64) -> Guests {
 /// All that takes time takes this long, unless an event comes before.
 pub(crate) fn config(interval: Duration) -> Config {
     Config::default()
-        .with_policy(Policy::ignore().with_create().with_destroy())
+        .with_create()
+        .with_destroy()
         .with_normalisers(normalisers())
         .with_settle(Duration::ZERO)
         .with_poll(interval)

@@ -101,8 +101,7 @@ impl<B: Backend> Pass<'_, B> {
 
     /// Makes the plan. What was not read is neither missing nor different: it has no part in it.
     fn plan(&self, desired: &Objects, observed: &Observed, owned: &BTreeSet<String>) -> Plan {
-        let config = &self.shared.config;
-        let mut plan = plan(desired, &observed.objects, owned, &config.normalisers, config.policy);
+        let mut plan = plan(desired, &observed.objects, owned, &self.shared.config);
         if !observed.unread.is_empty() {
             plan.actions.retain(|action| self.shared.unread(observed, &action.key).is_none());
             plan.missing.retain(|key| self.shared.unread(observed, key).is_none());
@@ -122,7 +121,7 @@ impl<B: Backend> Pass<'_, B> {
         observed: &Observed,
         owned: &BTreeSet<String>,
     ) -> BTreeMap<String, String> {
-        let keys = desired.keys().chain(owned.iter().filter(|_| self.shared.config.policy.destroy));
+        let keys = desired.keys().chain(owned.iter().filter(|_| self.shared.config.destroys));
         let unread = keys.filter_map(|key| {
             let (name, why) = self.shared.unread(observed, key)?;
             let since = utc(self.unread_since(name));

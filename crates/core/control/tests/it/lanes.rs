@@ -6,8 +6,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use trueup_control::{
-    Action, Backend, Config, Engine, Error, Fixed, Found, Object, Objects, Observed, Policy,
-    Started, Task, Verb,
+    Action, Backend, Config, Engine, Error, Fixed, Found, Object, Objects, Observed, Started, Task,
+    Verb,
 };
 use trueup_journal::Journal;
 use trueup_reconcile::{MemoryLedger, Report as _, Source as _};
@@ -100,9 +100,7 @@ fn a_lane_is_served_one_call_at_a_time_in_the_order_of_keys_and_lanes_in_paralle
     let backend = Lanes::default();
     let keys = ["vm1", "vm1/a", "vm1/b", "vm1/c", "vm2", "vm2/a", "vm2/b"];
     let desired = Fixed::new(objects(keys.map(|key| (key, "1"))));
-    let config = Config::default()
-        .with_policy(Policy::ignore().with_create())
-        .with_lanes(NonZeroUsize::new(4).unwrap());
+    let config = Config::default().with_create().with_lanes(NonZeroUsize::new(4).unwrap());
     let journal: Journal = Sim::new().journal();
     let mut engine = Engine::new(backend.clone(), desired, &journal, config).unwrap();
     let handle = engine.handle();

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use trueup_control::{
     Action, Backend, Config, Engine, Error, ErrorClass, Fixed, Found, Object, Objects, Observed,
-    Policy, Started, Task, Wait,
+    Started, Task, Wait,
 };
 use trueup_journal::Journal;
 use trueup_reconcile::{MemoryLedger, PassInput, Report as _, Source as _};
@@ -143,10 +143,9 @@ fn run(what: &str, odd: Case, restarts: bool) {
         odd: Some(odd),
     })));
     let clock = backend.clone();
-    let config =
-        Config::default().with_policy(Policy::ignore().with_create()).with_clock(move || {
-            SystemTime::UNIX_EPOCH + Duration::from_secs(clock.0.lock().unwrap().now)
-        });
+    let config = Config::default().with_create().with_clock(move || {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(clock.0.lock().unwrap().now)
+    });
     let desired = fixed([("a", "2"), ("b", "1")]);
     let journal: Journal = Sim::new().journal();
     let engine = || -> Engine<Odd, Fixed> {

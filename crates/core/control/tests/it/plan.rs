@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use trueup_control::{
-    Normalisers, Object, Objects, Policy, Value, Verb, lower_case, plan, round_up, trim_end,
+    Config, Normalisers, Object, Objects, Value, Verb, lower_case, plan, round_up, trim_end,
 };
 
 fn normalisers() -> Normalisers {
@@ -62,21 +62,26 @@ fn objects() -> impl Strategy<Value = Objects> {
     proptest::collection::btree_map("vm[0-9]", object(), 0..8)
 }
 
-fn policies() -> [Policy; 4] {
-    let ignore = Policy::ignore();
-    let both = ignore.with_create().with_destroy();
-    [ignore, ignore.with_create(), ignore.with_destroy(), both]
+/// Each configuration, and whether it creates and destroys objects.
+fn configs() -> [(Config, bool, bool); 4] {
+    let config = Config::default().with_normalisers(normalisers());
+    [
+        (config.clone(), false, false),
+        (config.clone().with_create(), true, false),
+        (config.clone().with_destroy(), false, true),
+        (config.with_create().with_destroy(), true, true),
+    ]
 }
 
 proptest! {
     #[test]
     fn what_was_written_and_read_back_needs_nothing(desired in objects()) {
         let observed: Objects = desired.iter().map(|(key, it)| (key.clone(), store(it))).collect();
-        let found = plan(&desired, &observed, &BTreeSet::new(), &normalisers(), Policy::ignore());
+        let [(config, ..), ..] = configs();
+        let found = plan(&desired, &observed, &BTreeSet::new(), &config);
         prop_assert!(found.is_in_place(), "{found:?}");
         // Without the normalisers, what the backend has rewritten reads as drift.
-        let none = Normalisers::new();
-        let plain = plan(&desired, &observed, &BTreeSet::new(), &none, Policy::ignore());
+        let plain = plan(&desired, &observed, &BTreeSet::new(), &Config::default());
         let rewritten = desired.iter().any(|(key, it)| {
             it.fields.iter().any(|(field, value)| observed[key].fields[field] != *value)
         });
@@ -95,9 +100,9 @@ proptest! {
         owned in proptest::collection::btree_set("vm[0-9]", 0..8),
     ) {
         let normalisers = normalisers();
-        for policy in policies() {
-            let found = plan(&desired, &observed, &owned, &normalisers, policy);
-            prop_assert_eq!(&found, &plan(&desired, &observed, &owned, &normalisers, policy));
+        for (config, creates, destroys) in configs() {
+            let found = plan(&desired, &observed, &owned, &config);
+            prop_assert_eq!(&found, &plan(&desired, &observed, &owned, &config));
             // By key, configuration before run state, at most one of each.
             let order = found.actions.iter().map(|it| (it.key.clone(), it.verb.clone()));
             let order: Vec<_> = order.collect();
@@ -114,7 +119,7 @@ proptest! {
                     prop_assert_eq!(Some(new), desired[&action.key].fields.get(field));
                 }
             }
-            // Carried out, nothing is left but what the policy leaves.
+            // Carried out, nothing is left but what the configuration leaves.
             let mut after = observed.clone();
             for action in &found.actions {
                 match action.apply_to(after.remove(&action.key)) {
@@ -122,14 +127,14 @@ proptest! {
                     None => drop(after.remove(&action.key)),
                 }
             }
-            let rest = plan(&desired, &after, &owned, &normalisers, policy);
+            let rest = plan(&desired, &after, &owned, &config);
             prop_assert_eq!(&rest.actions, &[]);
             prop_assert_eq!(&rest.missing, &found.missing);
             prop_assert_eq!(&rest.undesired, &found.undesired);
-            prop_assert!(!policy.create || found.missing.is_empty());
+            prop_assert!(!creates || found.missing.is_empty());
             // What is not desired goes only if it is ours.
             for key in observed.keys().filter(|key| !desired.contains_key(*key)) {
-                prop_assert_eq!(!after.contains_key(key), policy.destroy && owned.contains(key));
+                prop_assert_eq!(!after.contains_key(key), destroys && owned.contains(key));
             }
             // An object of another key stays as it is.
             let is_left = |key: &String| !found.actions.iter().any(|action| action.key == *key);
@@ -146,8 +151,8 @@ fn an_absent_field_is_unmanaged() {
     let observed = Object::new().with("memory", "1").with("cpus", "4");
     let observed = Objects::from([("vm7".into(), observed.with_run_state("running"))]);
     let owned = BTreeSet::from(["vm7".to_owned()]);
-    let policy = Policy::ignore().with_create().with_destroy();
-    let found = plan(&desired, &observed, &owned, &Normalisers::new(), policy);
+    let config = Config::default().with_create().with_destroy();
+    let found = plan(&desired, &observed, &owned, &config);
     assert_eq!(found.actions, []);
 }
 
@@ -161,7 +166,8 @@ fn a_secret_is_compared_where_it_can_be_observed_and_never_shown() {
             "hunter2" => "fingerprint".to_owned(),
             other => other.to_owned(),
         });
-        plan(&desired, &observed, &BTreeSet::new(), &normalisers, Policy::ignore())
+        let config = Config::default().with_normalisers(normalisers);
+        plan(&desired, &observed, &BTreeSet::new(), &config)
     };
     assert!(with(Object::new()).is_in_place());
     assert!(with(Object::new().with("password", "fingerprint")).is_in_place());

@@ -1,7 +1,7 @@
 //! Objects that could not be read.
 
 use trueup_control::{
-    Engine, Error, ErrorKind, JobState, Object, Objects, Outcome, Pending, Policy, Report, Wait,
+    Config, Engine, Error, ErrorKind, JobState, Object, Objects, Outcome, Pending, Report, Wait,
 };
 use trueup_reconcile::{Ledger, MemoryLedger, PassInput, Report as _, Source as _, utc};
 
@@ -66,7 +66,8 @@ fn what_is_not_read_is_neither_missing_nor_undesired() {
     sim.world().objects = objects([("foreign", "1")]);
     unread(&sim, "a");
     unread(&sim, "foreign");
-    let config = sim.config().with_policy(Policy::ignore());
+    let clock = sim.clone();
+    let config = Config::default().with_clock(move || clock.now());
     let desired = fixed([("a", "1"), ("b", "1")]);
     let mut engine = Engine::new(sim.clone(), desired, &sim.journal(), config).unwrap();
     let report = pass(&mut engine, &mut MemoryLedger::default());

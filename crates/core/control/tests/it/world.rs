@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use trueup_control::{
-    Action, Config, Engine, Error, ErrorKind, Fixed, Found, JournalId, Object, Objects, Policy,
-    Provider, Task, Verb,
+    Action, Config, Engine, Error, ErrorKind, Fixed, Found, JournalId, Object, Objects, Provider,
+    Task, Verb,
 };
 use trueup_journal::Journal;
 use trueup_reconcile::Hints;
@@ -151,9 +151,7 @@ impl Sim {
 
     pub(crate) fn config(&self) -> Config {
         let clock = self.clone();
-        Config::default()
-            .with_policy(Policy::ignore().with_create().with_destroy())
-            .with_clock(move || clock.now())
+        Config::default().with_create().with_destroy().with_clock(move || clock.now())
     }
 
     pub(crate) fn now(&self) -> SystemTime {
