@@ -9,7 +9,7 @@ use trueup_reconcile::ErrorClass;
 
 use crate::error_class::classify;
 
-/// The outcome of one op. Of a message it is [`trueup_netlink::Outcome`].
+/// The outcome of one op. That of one message is a [`trueup_netlink::Answer`].
 pub type Outcome = trueup_reconcile::Outcome<Box<Failure>, Pending>;
 
 /// The reason why an op was not sent.

@@ -9,8 +9,8 @@ use crate::values::{Dev, Family, Prefix};
 /// A route in canonical form with at most one next hop, written out or of a nexthop object. It has
 /// no metrics, no preferred source, no source prefix, and nothing that the model does not hold.
 ///
-/// This is the form in which a route goes from a netlink message to the [`crate::DumpMatcher`]: it
-/// is copied, and never allocates.
+/// This is the form in which a route goes from a netlink message to the
+/// [`DumpMatcher`](crate::internal::DumpMatcher): it is copied, and never allocates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PlainRoute {
