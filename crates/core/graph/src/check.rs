@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use trueup_reconcile::Ledger;
 
-use crate::driver::calls::check_apply;
+use crate::driver::call::check_apply;
 use crate::driver::cell::catch;
 use crate::driver::{replacing, snapshot};
 use crate::edge::Kinds;

@@ -3,11 +3,12 @@
 //! All decisions are those of [`State`], under one lock. No vertex is called and nothing is written
 //! under that lock.
 
-pub(crate) mod calls;
+pub(crate) mod call;
 pub(crate) mod cell;
 mod events;
 mod jobs;
 pub(crate) mod replacing;
+mod runs;
 mod shared;
 pub(crate) mod snapshot;
 
@@ -19,8 +20,8 @@ use std::time::Duration;
 use trueup_reconcile::Ledger;
 
 use self::cell::{Cell, discard};
-use self::jobs::{JobWaker, Work};
-use self::shared::{Core, Shared, find, find_any, timed_out, unknown};
+use self::jobs::Work;
+use self::shared::{Core, JobWaker, Shared, find, find_any, timed_out, unknown};
 pub use self::snapshot::Snapshot;
 use crate::runner::Runner;
 use crate::sync::{Condvar, Mutex, MutexGuard, after, lock, now, wait_until};

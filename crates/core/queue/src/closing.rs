@@ -85,7 +85,7 @@ impl<K> Shared<K> {
             }
             let removed: Vec<_> = empty.iter().map(|id| self.remove(&mut shard, *id)).collect();
             drop(shard);
-            self.note_removed(delayed.len());
+            self.admitted.note_removed(delayed.len());
             for job in delayed {
                 job.after_cancel();
                 discard(job);
@@ -125,7 +125,7 @@ impl<K> Shared<K> {
             count += jobs.len();
             if jobs.is_empty() { discard(key) } else { unrun.push((key, jobs)) }
         }
-        self.note_removed(count);
-        Unfinished { unrun, running: self.running() }
+        self.admitted.note_removed(count);
+        Unfinished { unrun, running: self.admitted.running() }
     }
 }

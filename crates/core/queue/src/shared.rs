@@ -17,7 +17,7 @@ use crate::ready::{Ready, Signals, Timer, Turn, Wake};
 use crate::shard::Shard;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, MutexGuard, hasher, lock, now};
-use crate::task::{Counts, Job};
+use crate::task::Job;
 use crate::ticket::Cancel;
 
 pub(crate) struct Shared<K> {
@@ -27,8 +27,6 @@ pub(crate) struct Shared<K> {
     pub(crate) shards: Box<[Mutex<Shard<K>>]>,
     pub(crate) ready: Mutex<Ready>,
     pub(crate) signals: Signals,
-    /// The counters of each worker.
-    pub(crate) counts: Box<[Counts]>,
     /// Read under the lock of a shard: no job is added to a shard that was locked after it was set.
     pub(crate) is_closed: AtomicBool,
     pub(crate) admitted: Admitted,
@@ -47,9 +45,8 @@ impl<K> Shared<K> {
             shards: (0..shards).map(|_| Mutex::new(Shard::new())).collect(),
             ready: Mutex::new(Ready::default()),
             signals: Signals::default(),
-            counts: (0..workers).map(|_| Counts::default()).collect(),
             is_closed: AtomicBool::new(false),
-            admitted: Admitted::new(config.limit),
+            admitted: Admitted::new(config.limit, workers),
             has_unused: Flag::new(false),
             config,
         }
@@ -166,7 +163,7 @@ impl<K: Send> Cancel for Shared<K> {
             // The queue has closed and returned the job.
             return true;
         };
-        self.note_removed(1);
+        self.admitted.note_removed(1);
         let removed = lane.note_cancelled(number);
         let lane = if lane.is_empty() { self.remove(&mut shard, id) } else { None };
         if !removed.is_empty() {

@@ -55,8 +55,8 @@ impl<K> Shared<K> {
         }
         drop(ready);
         stats.oldest_wait = now.saturating_duration_since(oldest);
-        stats.running = self.running();
-        for counts in &self.counts {
+        stats.running = self.admitted.running();
+        for counts in &self.admitted.workers {
             stats.executed += counts.ended.load(Ordering::Relaxed);
             stats.panicked += counts.panicked.load(Ordering::Relaxed);
         }

@@ -106,7 +106,7 @@ impl<K: Hash + Eq + Send + 'static> Shared<K> {
                 // A job whose turn it is at once does not wait.
                 let waits = lane.current.is_some() || due > now;
                 let is_full = waits && lane.len() >= self.config.lane_limit;
-                if is_full || !self.admit() {
+                if is_full || !self.admitted.admit() {
                     let unused = if lane.is_empty() {
                         self.remove(&mut shard, id).map(|lane| lane.key)
                     } else {

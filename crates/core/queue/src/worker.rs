@@ -28,7 +28,7 @@ pub(crate) fn start<K: Send + 'static>(shared: &Arc<Shared<K>>, number: usize) -
 
 fn run<K>(shared: &Shared<K>, number: usize) {
     let workers = shared.config.workers.get();
-    let counts = &shared.counts[number];
+    let counts = &shared.admitted.workers[number];
     let mut ready = lock(&shared.ready);
     while let Some(Turn { lane, job, .. }) = next(shared, counts, ready) {
         let queue = shared.id;

@@ -5,13 +5,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use trueup_net::{Family, Object};
-use trueup_netlink::codec::{self, link, nexthop, route};
+use trueup_net::{Family, Object, each_kind};
+use trueup_netlink::codec::{self, KindCodec as _, link, nexthop, route};
 use trueup_netlink::filter::Instruction;
 use trueup_netlink::wire::{Message, read_u32};
 use trueup_netlink::{Error, ErrorKind, Multicast, Namespace, Socket};
-
-use crate::observer::listen;
 
 /// The limit of reads of one [`ChangeListener::drain`], each of up to 1,024 events.
 const READS: usize = 64;
@@ -153,6 +151,18 @@ impl fmt::Debug for ChangeListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ChangeListener").finish_non_exhaustive()
     }
+}
+
+/// Opens a socket for the events of all kinds.
+pub(crate) fn listen(namespace: &Namespace) -> Result<Multicast, Error> {
+    let mut events = Multicast::open(namespace, &[])?;
+    each_kind!(K => for group in K::GROUPS {
+        match events.join(*group) {
+            Err(error) if K::IS_OPTIONAL && error.errno() == Some(libc::EINVAL) => {}
+            joined => joined?,
+        }
+    });
+    Ok(events)
 }
 
 /// Waits until every change that another writer has begun is announced: sends a request that takes

@@ -20,7 +20,7 @@ use std::time::Duration;
 use trueup_netlink::{Error, ErrorKind, Multicast, Namespace};
 
 use crate::dirty_set::DirtySet;
-use crate::observer::listen;
+use crate::listener::listen;
 pub use watch_scope::WatchScope;
 use watched::EventReader;
 

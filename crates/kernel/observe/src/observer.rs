@@ -1,10 +1,7 @@
 //! [`Observer`]: the sockets that snapshots are read through.
 
-use trueup_net::each_kind;
-use trueup_netlink::codec::KindCodec as _;
-use trueup_netlink::{Error, Multicast, Namespace, Socket};
+use trueup_netlink::{Error, Namespace, Socket};
 
-use crate::consistent_read::AlternateSockets;
 use crate::listener::{ChangeListener, ObservedChange, barrier};
 
 /// Reads snapshots of one namespace.
@@ -92,14 +89,41 @@ impl Observer {
     }
 }
 
-/// Opens a socket for the events of all kinds.
-pub(crate) fn listen(namespace: &Namespace) -> Result<Multicast, Error> {
-    let mut events = Multicast::open(namespace, &[])?;
-    each_kind!(K => for group in K::GROUPS {
-        match events.join(*group) {
-            Err(error) if K::IS_OPTIONAL && error.errno() == Some(libc::EINVAL) => {}
-            joined => joined?,
+/// The sizes of the parts in bytes. The kernel's own choice is about 32 KiB. It loses rows at the
+/// borders of parts, so that with other sizes other rows are lost.
+const PART_SIZES: [usize; 3] = [20 * 1024, 28 * 1024, 12 * 1024];
+
+/// Sockets for repeated dumps, each opened when first needed.
+#[derive(Debug)]
+pub(crate) struct AlternateSockets {
+    namespace: Namespace,
+    sockets: [Option<Socket>; PART_SIZES.len()],
+}
+
+impl AlternateSockets {
+    /// The number of sockets.
+    pub(crate) const COUNT: usize = PART_SIZES.len();
+
+    pub(crate) fn new(namespace: Namespace) -> AlternateSockets {
+        AlternateSockets { namespace, sockets: Default::default() }
+    }
+
+    /// Opens a socket that is not kept, with the timeout of `like`.
+    pub(crate) fn open_another(&self, like: &Socket) -> Result<Socket, Error> {
+        let mut socket = Socket::open(&self.namespace)?;
+        socket.set_timeout(like.timeout());
+        Ok(socket)
+    }
+
+    /// Returns the socket at an index, if it can be opened. It has the timeout of `like`.
+    pub(crate) fn get(&mut self, at: usize, like: &Socket) -> Option<&mut Socket> {
+        let slot = self.sockets.get_mut(at)?;
+        if slot.is_none() {
+            let size = *PART_SIZES.get(at)?;
+            let mut socket = Socket::open_with_parts(&self.namespace, size).ok()?;
+            socket.set_timeout(like.timeout());
+            *slot = Some(socket);
         }
-    });
-    Ok(events)
+        slot.as_mut()
+    }
 }

@@ -1,29 +1,20 @@
 //! What the threads do: they call vertices and write records.
 
-use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use trueup_reconcile::LedgerError;
 
-use super::calls::{Call, call};
-use super::cell::{Cell, catch, discard};
-use super::shared::{Core, Shared, stopped};
-use crate::runner::{Due, Member, Task};
+use super::cell::{catch, discard};
+use super::runs;
+use super::shared::{Core, Job, JobWaker, Shared, stopped};
+use crate::runner::{Due, Task};
 use crate::sync::{MutexGuard, lock, now};
 use crate::{Action, Record};
 
 /// How long a thread does jobs before the runner looks what else is due.
 const LONGEST_TURN: Duration = Duration::from_millis(10);
-
-/// What a thread has to do.
-pub(super) enum Job {
-    Watch(Arc<Cell>),
-    /// One, or those of a group.
-    Run(Vec<Call>),
-    Write(Vec<(Arc<str>, Record)>),
-}
 
 /// The task that takes the events of vertices, and does the jobs on all threads at once. Its members
 /// are the vertices that wait for events, and one that waits for jobs.
@@ -83,55 +74,6 @@ impl Task for NamedWork {
     }
 }
 
-/// The jobs of such a thread.
-pub(super) struct Named {
-    pub(super) member: Member,
-    jobs: VecDeque<Job>,
-}
-
-impl Named {
-    pub(super) fn new(member: Member) -> Self {
-        Named { member, jobs: VecDeque::new() }
-    }
-}
-
-/// Has a thread look what there is to do.
-#[derive(Default)]
-pub(super) struct JobWaker {
-    member: Option<Member>,
-    /// A thread was woken, and has not come yet.
-    is_woken: bool,
-    /// When one comes.
-    at: Option<Instant>,
-}
-
-impl JobWaker {
-    pub(super) fn set(&mut self, member: Member) {
-        self.member = Some(member);
-    }
-
-    pub(super) fn member(&self) -> Option<&Member> {
-        self.member.as_ref()
-    }
-
-    fn begin(&mut self) {
-        (self.is_woken, self.at) = (false, None);
-    }
-
-    pub(super) fn wake(&mut self) {
-        if !std::mem::replace(&mut self.is_woken, true) {
-            self.member.iter().for_each(Member::wake);
-        }
-    }
-
-    fn wake_at(&mut self, at: Instant) {
-        if !self.is_woken && self.at.is_none_or(|earlier| at < earlier) {
-            self.at = Some(at);
-            self.member.iter().for_each(|it| it.wake_at(at));
-        }
-    }
-}
-
 impl Shared {
     /// Wakes a worker if there is something to do, now or later, unless one is about to look anyway.
     /// That one wakes the next.
@@ -162,7 +104,7 @@ fn execute<'a>(
             discard(cell);
             lock(&shared.core)
         }
-        Job::Run(calls) => call(shared, calls),
+        Job::Run(calls) => runs::execute(shared, calls),
         Job::Write(records) => write(shared, &records),
     };
     core.executing -= 1;

@@ -8,8 +8,8 @@ use trueup_reconcile::ErrorClass;
 
 use super::Driver;
 use super::cell::{Cell, Place, catch, discard};
-use super::jobs::{Named, NamedWork};
-use super::shared::stopped;
+use super::jobs::NamedWork;
+use super::shared::{Named, stopped};
 use crate::error::ErrorKind;
 use crate::runner::Runner;
 use crate::sync::{lock, now};

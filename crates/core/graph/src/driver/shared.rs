@@ -1,19 +1,19 @@
 //! What the threads of a driver and its callers share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use trueup_reconcile::Ledger;
 
+use super::call::Call;
 use super::cell::{Cell, discard};
-use super::jobs::{JobWaker, Named};
 use crate::error::ErrorKind;
 use crate::ports::Value;
 use crate::runner::Member;
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, now};
-use crate::{Error, RunId, State, VertexId};
+use crate::{Error, Record, RunId, State, VertexId};
 
 pub(super) struct Shared {
     pub(super) core: Mutex<Core>,
@@ -105,6 +105,63 @@ impl Drop for Shared {
         values.into_values().for_each(discard);
         cells.into_iter().for_each(discard);
         discard(lock(&self.ledger).take());
+    }
+}
+
+/// What a thread has to do.
+pub(super) enum Job {
+    Watch(Arc<Cell>),
+    /// One, or those of a group.
+    Run(Vec<Call>),
+    Write(Vec<(Arc<str>, Record)>),
+}
+
+/// The jobs of a thread that vertices are declared to run on.
+pub(super) struct Named {
+    pub(super) member: Member,
+    pub(super) jobs: VecDeque<Job>,
+}
+
+impl Named {
+    pub(super) fn new(member: Member) -> Self {
+        Named { member, jobs: VecDeque::new() }
+    }
+}
+
+/// Has a thread look what there is to do.
+#[derive(Default)]
+pub(super) struct JobWaker {
+    member: Option<Member>,
+    /// A thread was woken, and has not come yet.
+    is_woken: bool,
+    /// When one comes.
+    at: Option<Instant>,
+}
+
+impl JobWaker {
+    pub(super) fn set(&mut self, member: Member) {
+        self.member = Some(member);
+    }
+
+    pub(super) fn member(&self) -> Option<&Member> {
+        self.member.as_ref()
+    }
+
+    pub(super) fn begin(&mut self) {
+        (self.is_woken, self.at) = (false, None);
+    }
+
+    pub(super) fn wake(&mut self) {
+        if !std::mem::replace(&mut self.is_woken, true) {
+            self.member.iter().for_each(Member::wake);
+        }
+    }
+
+    pub(super) fn wake_at(&mut self, at: Instant) {
+        if !self.is_woken && self.at.is_none_or(|earlier| at < earlier) {
+            self.at = Some(at);
+            self.member.iter().for_each(|it| it.wake_at(at));
+        }
     }
 }
 
