@@ -23,12 +23,13 @@ use ipnetwork::IpNetwork;
 
 use crate::each_kind;
 use crate::kinds::{
-    Action, Address, AddressFlags, Carriers, Collateral, LinkKind, Loss, NextHop, Nexthop, Object,
-    ObjectKind, OfKind, OnAddresses, Registered as _, Route, table,
+    Action, Address, AddressFlags, Carriers, Collateral, Kind, LinkKind, Loss, NextHop, Nexthop,
+    Object, ObjectKind, OfKind, OnAddresses, Registered as _, Route, table,
 };
 use crate::observed::Observed;
 use crate::op::{Hold, Op};
-use crate::ownership::{Owned, Proof, can_be_restored};
+use crate::ownership::Owned;
+use crate::proof::{Proof, can_be_restored};
 use crate::values::{Dev, Family, Prefix, Protocols};
 use effects::Effect;
 pub(crate) use effects::Effects;
@@ -84,7 +85,7 @@ impl<'a> CollateralIndex<'a> {
             along: BTreeMap::new(),
             along_addresses: OnAddresses::default(),
         };
-        let carriers = Carriers::of(observed);
+        let carriers = carriers(observed);
         each_kind!(K => {
             let foreign = in_order(OfKind::<K>::of_kind(observed), |object| {
                 !object.is_transient()
@@ -367,6 +368,20 @@ fn in_order<T: ObjectKind>(objects: &[T], foreign: impl Fn(&T) -> bool) -> Vec<&
     let mut found: Vec<&T> = objects.iter().filter(|object| foreign(object)).collect();
     found.sort_by_cached_key(|object| object.key());
     found
+}
+
+/// Returns what to look up for the links that carry an observed object.
+fn carriers(observed: &Observed) -> Carriers {
+    let (addresses, nexthops) = (observed.addresses.iter(), observed.nexthops.iter());
+    // If what is on links could not be read whole, links do not count as complete.
+    let are_known = observed.complete.contains(Kind::Link);
+    let members = nexthops.clone().flat_map(Nexthop::members);
+    Carriers {
+        addresses: addresses.map(|it| (it.address.ip(), it.dev)).collect(),
+        nexthops: nexthops.filter_map(|it| Some((it.id, it.dev()?))).collect(),
+        used_nexthops: are_known
+            .then(|| members.chain(observed.routes.iter().filter_map(Route::nexthop_id)).collect()),
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,7 @@
 //! Devices and their names.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use crate::kinds::Link;
-use crate::observed::Observed;
 use crate::values::{Dev, IfName};
 
 /// The devices of a namespace, those that a plan will add, and missing ones that objects refer to,
@@ -111,26 +109,6 @@ impl Devices {
         self.names.insert(dev, name);
         self.by_name.insert(name, dev);
     }
-}
-
-/// Returns the devices that no packet leaves by once a plan is carried out: those that are missing,
-/// that are down and are not set up, and that the plan makes and does not set up.
-pub(crate) fn devices_down<D>(
-    links: Option<&[Link<D>]>,
-    devices: &Devices,
-    observed: &Observed,
-) -> BTreeSet<Dev> {
-    // By name: one that is made again is declared as the new one, and next hops may be on the
-    // former.
-    let declared: BTreeMap<IfName, Option<bool>> =
-        links.unwrap_or_default().iter().map(|link| (link.name, link.up)).collect();
-    let planned = devices.planned().map(|(dev, name)| (dev, *name, None));
-    let there = observed.links.iter().map(|link| (Dev::index(link.index), link.name, link.up));
-    let down = planned
-        .chain(there)
-        .filter(|(_, name, up)| declared.get(name).copied().flatten().or(*up) != Some(true));
-    let missing = devices.missing().map(|(dev, _)| dev);
-    down.map(|(dev, ..)| dev).chain(missing).collect()
 }
 
 /// The ways in which a desired object can be wrong.

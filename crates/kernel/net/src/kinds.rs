@@ -28,7 +28,7 @@ pub(crate) mod rule;
 pub use address::{
     Address, AddressFlags, AddressKey, DuplicateDetection, FOREVER, Lifetimes, LostRoutes,
 };
-pub(crate) use canonical::{Canonical, walk};
+pub(crate) use canonical::{Canonical, Lists, walk};
 pub(crate) use collateral::{Carriers, Collateral, Loss, OnAddresses};
 pub use forwarding::ForwardingEntry;
 pub use link::{
@@ -53,8 +53,7 @@ pub use rule::{FwMark, NumberRange, Rule, RuleAction, RuleKey};
 use std::borrow::Cow;
 
 use crate::devices::{Devices, Names, Problem};
-use crate::domain::Located;
-use crate::values::{Dev, IfName};
+use crate::values::{Dev, IfName, Prefix};
 
 /// One respect in which an observed object is not as desired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,6 +202,54 @@ pub trait ObjectKind: Registered + Located + Clone + PartialEq + Into<Object> {
     /// What names it in a sentence, after the word for its kind: `10.0.0.0/8` of a route.
     fn short_name(&self) -> String;
 }
+
+/// What a domain asks of an object.
+pub trait Located {
+    /// The parts of a domain that limit the kind.
+    const PARTS: &'static [Part] = &[Part::Interfaces];
+
+    /// Returns what those parts ask for.
+    fn place(&self) -> Place;
+}
+
+/// A part of a domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Of links themselves, of all else the devices that it is on or leads out of.
+    Interfaces,
+    /// The table of a route.
+    Tables,
+    /// The destination of a route.
+    Prefixes,
+    /// The priority of a rule.
+    RulePriorities,
+    /// Whether nexthop objects are in the domain, all of them.
+    NexthopObjects,
+}
+
+/// What the parts of a domain ask of an object, as far as it has that.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Place {
+    /// The link that it is.
+    pub link: Option<IfName>,
+    /// The devices that it is on, or leads out of.
+    pub devices: Vec<Dev>,
+    /// The table of a route.
+    pub table: Option<u32>,
+    /// The destination of a route.
+    pub prefix: Option<Prefix>,
+    /// The priority of a rule.
+    pub rule_priority: Option<u32>,
+}
+
+setters! { impl Place {
+    with_link(link: impl Into<Option<IfName>>);
+    with_devices(devices: impl Into<Vec<Dev>>);
+    with_table(table: impl Into<Option<u32>>);
+    with_prefix(prefix: impl Into<Option<Prefix>>);
+    with_rule_priority(rule_priority: impl Into<Option<u32>>);
+} }
 
 /// An authored object, which names its devices.
 pub(crate) trait Authored {

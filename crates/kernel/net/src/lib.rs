@@ -16,6 +16,7 @@ mod observed;
 mod op;
 mod ownership;
 mod plan;
+mod proof;
 pub mod render;
 mod resolve;
 mod routes;
@@ -24,7 +25,7 @@ mod words;
 
 pub use desired::{Desired, NexthopMode};
 pub use devices::Devices;
-pub use domain::{Domain, InterfacePattern};
+pub use domain::Domain;
 pub use error::DesiredError;
 pub use ipnetwork::IpNetwork;
 pub use kinds::{
@@ -38,10 +39,13 @@ pub use kinds::{
 pub use observed::Observed;
 pub use op::{Hold, Op, Reason};
 pub use ownership::{DEFAULT_PROTOCOL, MaxDeletes, OnConflict, Ownership};
-pub use ownership::{Owned, Policy, proof};
+pub use ownership::{Owned, Policy};
 pub use plan::{Conflict, Notice, Plan, plan};
+pub use proof::proof;
 pub use routes::Routes;
-pub use values::{Dev, Family, IfName, Label, LinkAddr, ParseError, Prefix, Protocols};
+pub use values::{
+    Dev, Family, IfName, InterfacePattern, Label, LinkAddr, ParseError, Prefix, Protocols,
+};
 
 /// How trueup's own crates read many routes and follow them from pass to pass. It is no part of the
 /// API: any version may change it.

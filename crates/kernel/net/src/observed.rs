@@ -4,13 +4,15 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use crate::devices::Devices;
 use crate::kinds::{
-    ForwardingEntry, Kind, Kinds, LinkStatus, NextHop, NextHops, ObjectKind as _, Route, RouteKey,
+    Canonical, ForwardingEntry, Kind, Kinds, Link, LinkStatus, Lists, NextHop, NextHops,
+    ObjectKind as _, OfKind, Route, RouteKey,
 };
 use crate::ownership::Policy;
 use crate::routes::Routes;
-use crate::values::Dev;
-use crate::{kinds, per_kind};
+use crate::values::{Dev, IfName};
+use crate::{each_kind, kinds, per_kind};
 
 per_kind! {
     /// What the kernel reported, keyed by interface index. Its objects need not be in canonical
@@ -83,6 +85,26 @@ impl Observed {
         listed.chain(self.compact.iter().map(Cow::Owned))
     }
 
+    /// Returns the devices that no packet leaves by once a plan is carried out: those that are missing,
+    /// that are down and are not set up, and that the plan makes and does not set up.
+    pub(crate) fn devices_down<D>(
+        &self,
+        links: Option<&[Link<D>]>,
+        devices: &Devices,
+    ) -> BTreeSet<Dev> {
+        // By name: one that is made again is declared as the new one, and next hops may be on the
+        // former.
+        let declared: BTreeMap<IfName, Option<bool>> =
+            links.unwrap_or_default().iter().map(|link| (link.name, link.up)).collect();
+        let planned = devices.planned().map(|(dev, name)| (dev, *name, None));
+        let there = self.links.iter().map(|link| (Dev::index(link.index), link.name, link.up));
+        let down = planned
+            .chain(there)
+            .filter(|(_, name, up)| declared.get(name).copied().flatten().or(*up) != Some(true));
+        let missing = devices.missing().map(|(dev, _)| dev);
+        down.map(|(dev, ..)| dev).chain(missing).collect()
+    }
+
     /// Keeps the observed routes that `keep` wants.
     pub fn retain_routes(&mut self, mut keep: impl FnMut(&Route) -> bool) {
         self.routes.retain(&mut keep);
@@ -91,6 +113,19 @@ impl Observed {
         for key in gone {
             self.compact.remove(&key);
         }
+    }
+}
+
+impl Lists for Observed {
+    fn canonical_on(&self, devices: &Devices) -> Cow<'_, Observed> {
+        let mut canonical = Cow::Borrowed(self);
+        each_kind!(K => {
+            let list = OfKind::<K>::of_kind(self);
+            if let Cow::Owned(list) = Canonical::list(list.into(), devices).into_inner() {
+                *OfKind::<K>::of_kind_mut(canonical.to_mut()) = list;
+            }
+        });
+        canonical
     }
 }
 

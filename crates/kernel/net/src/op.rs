@@ -6,8 +6,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::devices::Devices;
 use crate::kinds::{Action, ForwardingEntry, NextHops, Object, ObjectKind as _, Route, RouteKey};
-use crate::values::{Family, IfName, Prefix};
+use crate::values::{Dev, Family, IfName, Prefix};
 use crate::with_object;
 
 /// Why an op is in the plan.
@@ -105,6 +106,17 @@ pub enum Hold {
     /// The pass was to end before its turn came: its time, or the number of its ops, was limited.
     /// The next one goes on.
     Cut,
+}
+
+impl Hold {
+    /// Returns the hold of an object on these devices, if one of them is missing.
+    pub(crate) fn no_device(
+        devices: &Devices,
+        of_object: impl IntoIterator<Item = Dev>,
+    ) -> Option<Hold> {
+        let mut missing = of_object.into_iter().filter(|dev| dev.is_missing());
+        devices.name(missing.next()?).copied().map(Hold::NoDevice)
+    }
 }
 
 impl fmt::Display for Hold {

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::domain::{Domain, DomainDevices};
-use crate::kinds::{Kind, Kinds, Link, Object, ObjectKey, ObjectKind, Registered};
-use crate::values::{Dev, Protocols};
-use crate::{kinds, per_kind, with_object};
+use crate::domain::Domain;
+use crate::kinds::{Kind, Kinds, Object, ObjectKey, Registered};
+use crate::values::Protocols;
+use crate::{kinds, per_kind};
 
 /// What proves objects to be ours, and what becomes of foreign ones in their place.
 ///
@@ -131,82 +131,6 @@ macro_rules! with_each_kind {
 }
 
 kinds!([with_each_kind]);
-
-/// Returns what makes an observed object ours to change, if it is: the very judgement that a plan
-/// is made by. `links` are those that are there.
-pub fn proof(object: &Object, links: &[Link], owned: &Owned, policy: &Policy) -> Option<Ownership> {
-    let domain = &DomainDevices::of(&policy.domain, links, owned);
-    let proof = Proof { policy, owned, domain, managed: Kinds::NONE };
-    with_object!(object, object: K => {
-        let ours = proof.is_ours(object) || proof.is_overridden(object);
-        let by_marker = proof.bears_marker::<K>(object.protocol());
-        ours.then_some(if by_marker { Ownership::Marker } else { Ownership::Ledger })
-    })
-}
-
-/// What proves an object to be ours: the marker that it bears, and the ledger.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Proof<'a> {
-    pub(crate) policy: &'a Policy,
-    pub(crate) owned: &'a Owned,
-    /// Outside of it nothing is ours.
-    pub(crate) domain: &'a DomainDevices<'a>,
-    /// The kinds that are managed.
-    pub(crate) managed: Kinds,
-}
-
-impl<'a> Proof<'a> {
-    /// Returns true if an observed object is ours to delete: by the marker, where it counts; else
-    /// by the ledger.
-    pub(crate) fn is_ours<K: ObjectKind>(&self, object: &K) -> bool {
-        object.can_be_ours()
-            && self.domain.contains(object)
-            && (self.bears_marker::<K>(object.protocol())
-                || object.is_recorded(K::owned_in(self.owned)) && !self.is_overridden(object))
-    }
-
-    /// Returns true if an observed link is ours to change: made by us, or overridden.
-    pub(crate) fn may_change(&self, link: &Link) -> bool {
-        self.is_ours(link) || self.is_overridden(link)
-    }
-
-    /// Returns true if it was another writer's before, and is so again instead of being deleted.
-    fn is_overridden<K: ObjectKind>(&self, object: &K) -> bool {
-        !K::OVERRIDDEN_CAN_GO
-            && self.former(&object.object_key()).is_some()
-            && self.domain.contains(object)
-    }
-
-    /// Returns true if an object may go along with another that goes: it is ours, and of a managed
-    /// kind.
-    pub(crate) fn may_go<K: ObjectKind>(&self, object: &K) -> bool {
-        self.managed.contains(K::KIND) && self.is_ours(object)
-    }
-
-    /// Returns true if an object of another writer may go along with one of ours, as the domain
-    /// says.
-    pub(crate) fn may_go_along<K: ObjectKind>(&self, object: &K) -> bool {
-        K::BEARS_PROTOCOL && self.policy.domain.may_go_along.contains(&object.protocol())
-    }
-
-    /// Returns true if a protocol is the marker of ours on objects of a kind.
-    pub(crate) fn bears_marker<K: ObjectKind>(&self, protocol: u8) -> bool {
-        let counts = K::MARKER_IS_SURE || !self.policy.by_ledger.contains(K::KIND);
-        K::BEARS_PROTOCOL && counts && protocol == self.policy.marker
-    }
-
-    /// What was on a key before we overrode it.
-    pub(crate) fn former(&self, key: &ObjectKey) -> Option<&'a Object> {
-        self.owned.former.get(key)
-    }
-}
-
-/// Returns true if an overridden object can be restored: nothing of it is unknown, and the devices
-/// that it was on are there, as `is_there` says.
-pub(crate) fn can_be_restored(former: &Object, is_there: impl Fn(Dev) -> bool) -> bool {
-    let is_known = !matches!(former, Object::Route(route) if route.unmodelled);
-    is_known && former.devices().into_iter().all(is_there)
-}
 
 /// The marker unless said otherwise. No protocol of iproute2's `rt_protos` has this number.
 pub const DEFAULT_PROTOCOL: u8 = 116;

@@ -11,7 +11,6 @@ mod order;
 use std::collections::BTreeSet;
 
 use self::build::ListedRoutes;
-pub(crate) use self::build::no_device;
 pub use self::notice::Notice;
 use crate::collateral::Effects;
 use crate::desired::Desired;
@@ -199,8 +198,10 @@ pub fn plan_with(
     let resolved = resolve(desired, routes, names, policy)?;
     let all = routes.map(|(routes, all)| (routes, all.for_routes(routes, &resolved.devices)));
     let routes = all.as_ref().map(|(routes, all)| ListedRoutes { routes, resolved: all });
-    let (resolved, observed) =
-        (Canonical::resolved(&resolved), Canonical::observed(observed, &resolved.devices));
+    let (resolved, observed) = (
+        Canonical::lists(&resolved, &resolved.devices),
+        Canonical::lists(observed, &resolved.devices),
+    );
     let findings = build::find(resolved.get(), routes, observed.get(), owned)?;
     order::arrange(findings, &resolved, &observed)
 }

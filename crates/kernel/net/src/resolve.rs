@@ -4,6 +4,7 @@
 //! create under it: because it is missing, or because what is desired of it cannot be had without
 //! deleting it first.
 
+use std::borrow::Cow;
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -12,17 +13,16 @@ use trueup_diff::{Found, Verdict, decide, walk};
 use crate::collateral::{CollateralIndex, Effects};
 use crate::desired::{Desired, NexthopMode};
 use crate::devices::{Devices, Macvlans, Names, Problem};
-use crate::domain::DomainDevices;
 use crate::error::DesiredError;
 use crate::kinds::Check;
 use crate::kinds::{
-    Authored, Canonical, Kind, Kinds, Link, LinkKind, Nexthop, Object, ObjectKey, ObjectKind as _,
-    OfKind, Registered, Route, RouteKey, VethAttrs,
+    Authored, Canonical, Kind, Kinds, Link, LinkKind, Lists, Nexthop, Object, ObjectKey,
+    ObjectKind as _, OfKind, Registered, Route, RouteKey, VethAttrs,
 };
 use crate::observed::Observed;
 use crate::op::Hold;
-use crate::ownership::{Owned, Policy, Proof};
-use crate::plan::no_device;
+use crate::ownership::{Owned, Policy};
+use crate::proof::{DomainDevices, Proof};
 use crate::routes::{DumpMatcher, Gateways, ResolvedRoutes, Routes, Tracker};
 use crate::values::{Dev, IfName};
 use crate::{each_kind, per_kind};
@@ -56,6 +56,20 @@ impl Resolved {
             managed = managed.with(K::KIND);
         });
         managed
+    }
+}
+
+impl Lists for Resolved {
+    fn canonical_on(&self, devices: &Devices) -> Cow<'_, Resolved> {
+        let mut canonical = Cow::Borrowed(self);
+        each_kind!(K => {
+            if let Some(list) = OfKind::<K>::of_kind(self)
+                && let Cow::Owned(list) = Canonical::list(list.into(), devices).into_inner()
+            {
+                *OfKind::<K>::of_kind_mut(canonical.to_mut()) = Some(list);
+            }
+        });
+        canonical
     }
 }
 
@@ -273,7 +287,7 @@ impl Resolution {
     #[must_use]
     pub fn with_routes_on(self, known: &Tracker, routes: &Routes, policy: &Policy) -> Resolution {
         let resolved = known.assignment.as_ref().and_then(|known| {
-            ResolvedRoutes::with_known_objects(routes, &self.devices, policy.marker, known)
+            ResolvedRoutes::with_known_objects(routes, &self.devices, policy.marker, &known.table)
         });
         self.with_resolved(resolved)
     }
@@ -427,7 +441,7 @@ fn recreate(
                 continue;
             }
             // What goes with the link below it is created anew once all its devices are there.
-            let waits = no_device(devices, desired.devices()).filter(|_| !goes_along);
+            let waits = Hold::no_device(devices, desired.devices()).filter(|_| !goes_along);
             if let Some(hold) = waits.or_else(|| collateral.of_delete(observed.index).cloned()) {
                 held.insert(observed.index, hold);
             } else {

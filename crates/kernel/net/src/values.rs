@@ -7,7 +7,7 @@ mod protocols;
 #[cfg(feature = "serde")]
 pub(crate) mod serial;
 
-pub use names::{IfName, Label, LinkAddr};
+pub use names::{IfName, InterfacePattern, Label, LinkAddr};
 pub use net::{Dev, Family, ParseError, Prefix};
 pub use protocols::Protocols;
 

@@ -1,7 +1,7 @@
 use super::*;
-use crate::domain::DomainDevices;
 use crate::kinds::{Kinds, NextHops};
 use crate::ownership::{Owned, Policy};
+use crate::proof::DomainDevices;
 
 const DEV: u32 = 2;
 

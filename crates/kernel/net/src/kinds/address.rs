@@ -15,8 +15,8 @@ use super::{
     or_none, recreate, words_or_none,
 };
 use crate::devices::{Devices, Names, Problem};
-use crate::domain::{Located, Place};
 use crate::kinds::{Check, must};
+use crate::kinds::{Located, Place};
 use crate::values::{Dev, Family, IfName, Label, Prefix};
 use crate::words::{Name, Word};
 

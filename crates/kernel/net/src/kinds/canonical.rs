@@ -9,9 +9,6 @@ use trueup_diff::Duplicate;
 
 use super::{Difference, ObjectKind, OfKind};
 use crate::devices::Devices;
-use crate::each_kind;
-use crate::observed::Observed;
-use crate::resolve::Resolved;
 
 /// An object, or several, in canonical form. This module alone makes them.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,51 +35,32 @@ impl<'a, K: ObjectKind> Canonical<Cow<'a, [K]>> {
     }
 }
 
-impl<'a> Canonical<Cow<'a, Observed>> {
-    /// Brings all that was observed into canonical form.
-    pub(crate) fn observed(observed: &'a Observed, devices: &Devices) -> Self {
-        let mut canonical = Cow::Borrowed(observed);
-        each_kind!(K => {
-            let list = OfKind::<K>::of_kind(observed);
-            if let Canonical(Cow::Owned(list)) = Canonical::list(list.into(), devices) {
-                *OfKind::<K>::of_kind_mut(canonical.to_mut()) = list;
-            }
-        });
-        Canonical(canonical)
+/// Lists of objects, one a kind, which are brought into canonical form together.
+pub trait Lists: Clone {
+    /// Returns the same lists with [`Canonical::list`] of each that there is.
+    fn canonical_on(&self, devices: &Devices) -> Cow<'_, Self>;
+}
+
+impl<'a, T: Lists> Canonical<Cow<'a, T>> {
+    /// Brings all lists into canonical form.
+    pub(crate) fn lists(lists: &'a T, devices: &Devices) -> Self {
+        Canonical(lists.canonical_on(devices))
     }
 }
 
-impl<'a> Canonical<Cow<'a, Resolved>> {
-    /// Brings all that is desired into canonical form.
-    pub(crate) fn resolved(resolved: &'a Resolved) -> Self {
-        let mut canonical = Cow::Borrowed(resolved);
-        each_kind!(K => {
-            if let Some(list) = OfKind::<K>::of_kind(resolved)
-                && let Canonical(Cow::Owned(list)) =
-                    Canonical::list(list.into(), &resolved.devices)
-            {
-                *OfKind::<K>::of_kind_mut(canonical.to_mut()) = Some(list);
-            }
-        });
-        Canonical(canonical)
-    }
-}
-
-impl Canonical<&Observed> {
-    /// Returns the observed objects of a kind.
+impl<T: Lists> Canonical<&T> {
+    /// Returns the list of a kind.
     pub(crate) fn of_kind<K>(&self) -> Canonical<&[K]>
     where
-        Observed: OfKind<K, Cell = Vec<K>>,
+        T: OfKind<K, Cell = Vec<K>>,
     {
         Canonical(OfKind::<K>::of_kind(self.0))
     }
-}
 
-impl Canonical<&Resolved> {
-    /// Returns the desired objects of a kind, where it is managed.
-    pub(crate) fn of_kind<K>(&self) -> Option<Canonical<&[K]>>
+    /// Returns the list of a kind, where the kind is managed.
+    pub(crate) fn of_managed<K>(&self) -> Option<Canonical<&[K]>>
     where
-        Resolved: OfKind<K, Cell = Option<Vec<K>>>,
+        T: OfKind<K, Cell = Option<Vec<K>>>,
     {
         OfKind::<K>::of_kind(self.0).as_deref().map(Canonical)
     }

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use super::{Kind, Nexthop, Object, ObjectKind, Route};
-use crate::observed::Observed;
+use super::{Object, ObjectKind, Route};
 use crate::values::{Dev, Prefix};
 
 /// How an object on a link can be lost.
@@ -34,22 +33,6 @@ pub(crate) struct Carriers {
     pub(crate) nexthops: BTreeMap<u32, Dev>,
     /// The nexthop objects that routes and groups use; `None` if not all of these are known.
     pub(crate) used_nexthops: Option<BTreeSet<u32>>,
-}
-
-impl Carriers {
-    pub(crate) fn of(observed: &Observed) -> Carriers {
-        let (addresses, nexthops) = (observed.addresses.iter(), observed.nexthops.iter());
-        // If what is on links could not be read whole, links do not count as complete.
-        let are_known = observed.complete.contains(Kind::Link);
-        let members = nexthops.clone().flat_map(Nexthop::members);
-        Carriers {
-            addresses: addresses.map(|it| (it.address.ip(), it.dev)).collect(),
-            nexthops: nexthops.filter_map(|it| Some((it.id, it.dev()?))).collect(),
-            used_nexthops: are_known.then(|| {
-                members.chain(observed.routes.iter().filter_map(Route::nexthop_id)).collect()
-            }),
-        }
-    }
 }
 
 /// What is lost otherwise than with a link alone.

@@ -9,8 +9,8 @@ use super::{
     ObjectKind, Ordered, Stage, in_place, recreate,
 };
 use crate::devices::{Devices, Names, Problem};
-use crate::domain::{Located, Place};
 use crate::kinds::{Check, must};
+use crate::kinds::{Located, Place};
 #[cfg(feature = "serde")]
 use crate::values::serial::stated;
 use crate::values::{Dev, IfName, LinkAddr};

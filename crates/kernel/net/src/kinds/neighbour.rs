@@ -11,8 +11,8 @@ use super::{
     recreate,
 };
 use crate::devices::{Devices, Names, Problem};
-use crate::domain::{Located, Place};
 use crate::kinds::{Check, must};
+use crate::kinds::{Located, Place};
 use crate::values::{Dev, Family, IfName, LinkAddr};
 use crate::words::Name;
 

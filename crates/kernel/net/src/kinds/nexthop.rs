@@ -10,7 +10,7 @@ use super::{
     NextHop, ObjectKind, Ordered, Render, Stage, Words, in_place, recreate, words_or_none,
 };
 use crate::devices::Devices;
-use crate::domain::{Located, Part, Place};
+use crate::kinds::{Located, Part, Place};
 use crate::values::{Dev, Family};
 
 /// A nexthop object.

@@ -11,8 +11,8 @@ use super::{
     Kinds, Loss, ObjectKind, OnAddresses, Ordered, Provider, Stage, in_place, recreate,
 };
 use crate::devices::Devices;
-use crate::domain::{Located, Part, Place};
 use crate::kinds::{Check, must};
+use crate::kinds::{Located, Part, Place};
 use crate::values::{Dev, Family, Prefix, Protocols};
 pub use metrics::{Metric, Metrics};
 

@@ -11,8 +11,8 @@ use super::{
     Ordered, Render, Stage, Words, recreate, table,
 };
 use crate::devices::{Devices, Names, Problem};
-use crate::domain::{Located, Part, Place};
 use crate::kinds::{Check, must};
+use crate::kinds::{Located, Part, Place};
 use crate::values::{Dev, Family, IfName, Prefix, Protocols};
 use crate::words::Word;
 

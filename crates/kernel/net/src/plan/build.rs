@@ -12,13 +12,11 @@ mod usable_part;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-pub(crate) use device_check::no_device;
 pub(crate) use links::makers;
 
 use trueup_diff::{Found, Verdict, decide};
 
 use self::device_check::DeviceCheck;
-use crate::domain::DomainDevices;
 use crate::error::DesiredError;
 use crate::kinds::{
     Action, Address, Canonical, Kind, Kinds, Neighbour, NextHops, Nexthop, Object, ObjectKind,
@@ -26,8 +24,9 @@ use crate::kinds::{
 };
 use crate::observed::Observed;
 use crate::op::{Formers, Hold, Op, Reason};
-use crate::ownership::{Owned, Proof, can_be_restored};
+use crate::ownership::Owned;
 use crate::plan::{Conflict, Notice, notice};
+use crate::proof::{DomainDevices, Proof, can_be_restored};
 use crate::resolve::Resolved;
 use crate::routes::{ResolvedRoutes, Routes};
 use crate::values::{Dev, Family, Protocols};
@@ -634,7 +633,7 @@ pub(crate) fn find(
         device_check,
     };
     let mut found = Findings::default();
-    each_kind!(K => if let Some(wanted) = canonical_desired.of_kind::<K>() {
+    each_kind!(K => if let Some(wanted) = canonical_desired.of_managed::<K>() {
         K::find(&mut found, wanted, canonical_observed.of_kind::<K>(), policy)?;
     });
     each_kind!(K => if let Some(wanted) = OfKind::<K>::of_kind(desired)

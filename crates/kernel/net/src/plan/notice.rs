@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::devices::Devices;
 use crate::kinds::{Address, LinkKind, Object, ObjectKey, ObjectKind as _};
 use crate::observed::Observed;
-use crate::ownership::Proof;
+use crate::proof::Proof;
 use crate::resolve::Resolved;
 use crate::values::{Dev, IfName, Protocols};
 use crate::with_object;

@@ -10,12 +10,12 @@ use std::net::IpAddr;
 use super::Routes;
 use super::index::{Id, Packed, Value};
 use crate::desired::Desired;
-use crate::devices::{Devices, devices_down};
+use crate::devices::Devices;
 use crate::kinds::{
     AddressFlags, FOREVER, NextHop, NextHops, ObjectKind as _, Route, RouteKey, RouteType,
 };
 use crate::observed::Observed;
-use crate::ownership::Proof;
+use crate::proof::Proof;
 use crate::values::{Dev, Family, IfName, Prefix};
 
 /// `RTPROT_KERNEL`: the route to the subnet of an address.
@@ -82,7 +82,7 @@ impl Gateways {
         if observed.gateways.is_empty() {
             return Gateways::default();
         }
-        let down = devices_down(desired.links.as_deref(), devices, observed);
+        let down = observed.devices_down(desired.links.as_deref(), devices);
         let ways = Ways { desired, observed, devices, down, proof };
         let subnets = ways.subnets();
         let gateways = observed.gateways.iter();

@@ -10,14 +10,13 @@ use trueup_diff::Revision;
 
 use super::index::{Id, Packed};
 use super::nexthop_table::{NexthopTable, can_point};
-use super::tracker::NexthopAssignment;
 use super::{Gateways, Routes};
 use crate::devices::{Devices, Problem};
-use crate::domain::{DomainDevices, Located as _, Place};
 use crate::error::DesiredError;
 use crate::kinds::Check as _;
-use crate::kinds::{Kind, Link, NextHops, Nexthop, Route, RouteKey};
+use crate::kinds::{Kind, Link, Located as _, NextHops, Nexthop, Place, Route, RouteKey};
 use crate::ownership::{Owned, Policy};
+use crate::proof::DomainDevices;
 use crate::values::{Dev, IfName};
 
 /// How a route names its devices: by name, or by index.
@@ -113,17 +112,17 @@ impl ResolvedRoutes {
         routes: &Routes<D>,
         devices: &Devices,
         marker: u8,
-        known: &NexthopAssignment,
+        known: &Arc<NexthopTable>,
     ) -> Option<ResolvedRoutes> {
         let mut resolved = ResolvedRoutes::new(routes, devices, marker);
         if !resolved
             .resolvable()
             .flatten()
-            .all(|route| !can_point(route) || known.table.object_of(route).is_some())
+            .all(|route| !can_point(route) || known.object_of(route).is_some())
         {
             return None;
         }
-        resolved.point_at(Arc::clone(&known.table));
+        resolved.point_at(Arc::clone(known));
         Some(resolved)
     }
 

@@ -253,7 +253,7 @@ impl Tracker {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NexthopAssignment {
     /// The sets of next hops whose objects are in the kernel as desired.
-    pub(super) table: Arc<NexthopTable>,
+    pub(crate) table: Arc<NexthopTable>,
     /// All others.
     undone_sets: Arc<NexthopTable>,
     /// The objects that are not in the kernel as desired.

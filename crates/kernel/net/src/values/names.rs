@@ -1,5 +1,6 @@
-//! What a link and an address are called: interface names, labels, hardware addresses. All are
-//! bytes of bounded length, held in place, so that objects stay cheap to copy and compare.
+//! What a link and an address are called: interface names and patterns of them, labels, hardware
+//! addresses. Names are bytes of bounded length, held in place, so that objects stay cheap to copy
+//! and compare.
 
 use std::fmt;
 use std::str::FromStr;
@@ -201,5 +202,93 @@ impl Short {
 
     fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
+    }
+}
+
+/// The name of an interface, or a pattern of names: `*` stands for any bytes, or none.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InterfacePattern(Vec<u8>);
+
+impl InterfacePattern {
+    /// A pattern from its bytes, which need not be UTF-8.
+    ///
+    /// # Errors
+    ///
+    /// When no name fits: what is beside `*` is more than 15 bytes, or has one that no name has.
+    pub fn from_bytes(pattern: &[u8]) -> Result<InterfacePattern, ParseError> {
+        let rest: Vec<u8> = pattern.iter().copied().filter(|byte| *byte != ANY).collect();
+        if pattern.is_empty() || !rest.is_empty() {
+            IfName::from_bytes(&rest)
+                .map_err(|_| ParseError::IfName(String::from_utf8_lossy(pattern).into_owned()))?;
+        }
+        Ok(InterfacePattern(pattern.to_vec()))
+    }
+
+    /// The bytes of the pattern.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Returns true if the name fits the pattern.
+    pub fn matches(&self, name: &IfName) -> bool {
+        let mut parts = self.0.split(|byte| *byte == ANY);
+        let first = parts.next().unwrap_or_default();
+        let Some(mut rest) = name.as_bytes().strip_prefix(first) else {
+            return false;
+        };
+        let Some(last) = parts.next_back() else {
+            return rest.is_empty();
+        };
+        for part in parts {
+            match (0..=rest.len()).find(|at| rest[*at..].starts_with(part)) {
+                Some(at) => rest = &rest[at + part.len()..],
+                None => return false,
+            }
+        }
+        rest.ends_with(last)
+    }
+
+    /// Returns true if a name can fit both patterns.
+    pub(crate) fn meets(&self, other: &InterfacePattern) -> bool {
+        let (one, other) = (self.as_bytes(), other.as_bytes());
+        // By how much of either is read: whether a name can have fitted both so far.
+        let mut fits = vec![vec![false; other.len() + 1]; one.len() + 1];
+        fits[0][0] = true;
+        for at in 0..=one.len() {
+            for of in 0..=other.len() {
+                let is_same = at > 0 && of > 0 && one[at - 1] == other[of - 1];
+                // Where one has `*`, that ends here, or takes what the other has here.
+                let is_any = at > 0 && one[at - 1] == ANY || of > 0 && other[of - 1] == ANY;
+                fits[at][of] |= is_same && fits[at - 1][of - 1]
+                    || is_any && (at > 0 && fits[at - 1][of] || of > 0 && fits[at][of - 1]);
+            }
+        }
+        fits[one.len()][other.len()]
+    }
+}
+
+/// What stands for any bytes in a pattern.
+const ANY: u8 = b'*';
+
+impl FromStr for InterfacePattern {
+    type Err = ParseError;
+
+    /// # Errors
+    ///
+    /// As [`from_bytes`](Self::from_bytes).
+    fn from_str(text: &str) -> Result<InterfacePattern, ParseError> {
+        InterfacePattern::from_bytes(text.as_bytes())
+    }
+}
+
+impl From<IfName> for InterfacePattern {
+    fn from(name: IfName) -> InterfacePattern {
+        InterfacePattern(name.as_bytes().to_vec())
+    }
+}
+
+impl fmt::Display for InterfacePattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&String::from_utf8_lossy(&self.0))
     }
 }

@@ -7,8 +7,7 @@ use std::fmt;
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{IfName, Label, LinkAddr};
-use crate::domain::InterfacePattern;
+use super::{IfName, InterfacePattern, Label, LinkAddr};
 
 /// Bytes that are nearly always text: written as text where they are UTF-8, else as a list of
 /// numbers.

@@ -9,8 +9,8 @@ use crate::kinds::Action;
 use crate::kinds::{Kind, Object, ObjectKind as _};
 use crate::observed::Observed;
 use crate::op::{Op, Reason};
-use crate::ownership::Proof;
 use crate::plan::Notice;
+use crate::proof::Proof;
 use crate::values::Family;
 
 /// Holds the ops that would take along what is not ours, or what is ours and of an unmanaged kind.

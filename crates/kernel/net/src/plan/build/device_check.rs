@@ -32,7 +32,7 @@ impl<'a> DeviceCheck<'a> {
     /// Returns why a desired object has to wait, if it has to.
     pub(super) fn hold(&self, object: &Object) -> Option<Hold> {
         if self.has_missing
-            && let Some(hold) = no_device(self.devices, object.devices())
+            && let Some(hold) = Hold::no_device(self.devices, object.devices())
         {
             return Some(hold);
         }
@@ -91,13 +91,4 @@ fn on_any_device(mut key: ObjectKey) -> ObjectKey {
         *dev = Dev::index(0);
     }
     key
-}
-
-/// Returns the hold of an object on these devices, if one of them is missing.
-pub(crate) fn no_device(
-    devices: &Devices,
-    of_object: impl IntoIterator<Item = Dev>,
-) -> Option<Hold> {
-    let mut missing = of_object.into_iter().filter(|dev| dev.is_missing());
-    devices.name(missing.next()?).copied().map(Hold::NoDevice)
 }

@@ -13,7 +13,7 @@ use crate::kinds::Action;
 use crate::kinds::{Canonical, Object, ObjectKind, Rule, Selectors};
 use crate::observed::Observed;
 use crate::op::Reason;
-use crate::ownership::Proof;
+use crate::proof::Proof;
 
 impl Find for Rule {
     fn find(

@@ -4,7 +4,6 @@
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::devices::devices_down;
 use crate::kinds::{NextHop, NextHops, Nexthop, NexthopTarget, ObjectKind, Route};
 use crate::observed::Observed;
 use crate::op::Hold;
@@ -40,7 +39,7 @@ impl<'a> DownDevices<'a> {
         });
         let objects = desired.nexthops.iter().flatten();
         Found {
-            down: devices_down(desired.links.as_deref(), &desired.devices, observed),
+            down: observed.devices_down(desired.links.as_deref(), &desired.devices),
             without_carrier: without_carrier.map(|link| Dev::index(link.index)).collect(),
             of_objects: objects.filter_map(|nexthop| Some((nexthop.id, nexthop.dev()?))).collect(),
         }
