@@ -10,12 +10,10 @@ use trueup_reconcile::{Ledger, Outcome, Report as _};
 
 use crate::agent::Agent;
 use crate::declared::Declared;
-use crate::graph::{
-    self, OnResult, OnceMaker, Passed, change_line, graph_verdict, is_of_file_or_command,
-};
+use crate::graph::{self, OnResult, change_line, graph_verdict, is_of_file_or_command};
 use crate::lock;
+use crate::part::{Once, Part, Passed};
 use crate::report::{OpText, PassReport, SectionResult};
-use crate::section::Part;
 use crate::state::LedgerOf;
 use crate::world::recorder;
 
@@ -146,7 +144,7 @@ impl Agent {
             })?;
         }
         let passed = Passed::default();
-        let maker = OnceMaker {
+        let run = Once {
             scope: self.namespace.clone(),
             passed: passed.clone(),
             ledger: Box::new(move |of| state.ledger(of)),
@@ -161,7 +159,7 @@ impl Agent {
         });
         let snapshot = graph::run_once(
             &declared.file,
-            parts.map(|part| (part.part(), part.once(&maker))).collect(),
+            parts.map(|part| (part.part(), part.once(&run))).collect(),
             &self.namespace,
             graph_ledger,
             &on_result,

@@ -15,7 +15,8 @@ use trueup_world::{Export, Hosts, Protected};
 use crate::desired_file::{self, Writers, is_stdin};
 use crate::namespace::Desired;
 use crate::options::{Options, options};
-use crate::section::{AnyPart, Sections};
+use crate::part::AnyPart;
+use crate::section::Sections;
 use crate::world::{self, Surroundings};
 
 /// A file with its options.

@@ -19,11 +19,11 @@ use trueup_graph::{
 use trueup_reconcile::{ErrorClass, Ledger};
 use trueup_rtnl::Namespace;
 
-use crate::section::Part;
+use crate::part::Part;
 use crate::state::LedgerOf;
 use crate::world::{COLLECTOR, EXPORTER};
 use derived::{Derived, derived};
-pub(crate) use once::{OnceMaker, Passed, pass_verdict, run_once};
+pub(crate) use once::run_once;
 pub(crate) use running::{Around, OnResult, RunningGraph, Sources};
 pub(crate) use vertex_state::{
     VertexState, change_line, graph_verdict, is_in_place, is_of_file_or_command, is_reported_alone,

@@ -15,6 +15,8 @@ mod graph;
 mod namespace;
 mod observe;
 mod options;
+mod part;
+mod pass_vertex;
 mod plan;
 mod report;
 mod section;

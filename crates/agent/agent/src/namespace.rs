@@ -14,8 +14,8 @@ use trueup_rtnl::{self as rtnl, Namespace, Rtnl};
 use trueup_sysctl::{self as sysctl, Sysctl};
 
 use crate::options::Options;
+use crate::part::{AnyPart, Part, Ready};
 use crate::report::{Preliminary, SectionResult};
-use crate::section::{AnyPart, Part, Ready};
 use crate::state::LedgerOf;
 
 /// What is desired of a namespace, or of one of its parts.

@@ -7,6 +7,10 @@ use trueup_net::Kind;
 use trueup_rtnl::{self as rtnl, MaxDeletes};
 use trueup_sysctl as sysctl;
 
+/// The default grace of an agent that runs until it is stopped: the time for which an undeclared
+/// object with our marker is left alone, because the file may be written later than the object.
+pub(crate) const GRACE: Duration = Duration::from_secs(10);
+
 /// The options of passes over the namespace.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Options {
@@ -73,7 +77,6 @@ mod tests {
     use trueup_net::{Domain, OnConflict, Ownership, Protocols};
 
     use super::*;
-    use crate::watch::GRACE;
 
     #[test]
     fn a_file_without_settings_gives_the_defaults_and_the_grace_of_the_command() {

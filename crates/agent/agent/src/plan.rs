@@ -11,11 +11,12 @@ use trueup_world::Accepted;
 
 use crate::agent::Agent;
 use crate::declared::Declared;
-use crate::graph::{self, WorldVertices, is_in_place, pass_verdict};
+use crate::graph::{self, WorldVertices, is_in_place};
 use crate::namespace::Desired;
 use crate::options::Options;
+use crate::part::Part;
+use crate::pass_vertex::pass_verdict;
 use crate::report::{PassReport, SectionResult};
-use crate::section::Part;
 use crate::state::{LedgerOf, StateFile, no_state_directory};
 use crate::world;
 

@@ -8,7 +8,9 @@ pub(crate) mod event;
 mod exporting;
 mod exposition;
 mod file_watch;
+mod in_force;
 mod loops;
+mod part_maker;
 mod reload;
 mod reporter;
 mod serve;
@@ -17,22 +19,22 @@ mod world_status;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use crate::error::{Context as _, Error, Result, cause_of, error, with_causes};
+use crate::error::{Context as _, Result, error};
 use trueup_graph::{Places, Snapshot};
 use trueup_loop::{Budget, ObjectStatus, Stats};
 use trueup_reconcile::LateHints;
-use trueup_rtnl::Namespace;
 use trueup_world::CollectorConfig;
 
-use self::collecting::{Collecting, CollectorVertex};
+use self::collecting::Collecting;
 use self::exporting::Exporting;
 use self::file_watch::{FileWatch, Stamp};
+use self::in_force::{CollectorVertex, InForce};
 use self::loops::Loops;
-pub(crate) use self::loops::PartMaker;
+use self::part_maker::{LoopReports, PartMaker};
 use self::reload::{ReloadRequest, Reloader};
 use self::reporter::Reporter;
 use self::service_manager::{NotifierThread, Service};
@@ -42,8 +44,8 @@ use crate::desired_file::Writers;
 use crate::graph::{
     Around, MakeWorld, OnResult, RunningGraph, Runs, Sources, WorldVertices, change_line,
 };
-use crate::lock;
-use crate::report::PassReport;
+use crate::options::GRACE;
+use crate::part::Looping;
 use crate::state::{LedgerOf, State};
 use crate::world::{self, OnReplaced, Retained, Surroundings};
 
@@ -51,10 +53,6 @@ pub(crate) use self::reporter::Observer;
 pub use self::serve::Address;
 pub(crate) use self::serve::Server;
 pub use self::world_status::WorldStatus;
-
-/// The default grace: the time for which an undeclared object with our marker is left alone,
-/// because the file may be written later than the object.
-pub(crate) const GRACE: Duration = Duration::from_secs(10);
 
 /// The time that a pass, or a command, may take to end its step after a stop.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(30);
@@ -135,7 +133,6 @@ pub struct Handle {
     loops: Loops,
     reporter: Reporter,
     reload_request: ReloadRequest,
-    shared: Arc<Shared>,
 }
 
 impl Handle {
@@ -234,18 +231,16 @@ impl Watch {
         notes.into_iter().for_each(|note| observer(&event::Event::Note(note)));
         let loops = Loops::default();
         let (service, notifier_thread) = Service::begin(loops.clone())?;
-        let shared = Arc::new(Shared::default());
+        let in_force = InForce::default();
         let reload_request = ReloadRequest::new()?;
         let reporter = Reporter::new(vec![observer, service.observer()], loops.clone());
         reporter.set_managed(declared.managed());
         declared.cautions().iter().for_each(|it| reporter.note(it));
         let joined = match &declared.file.settings.world {
             Some(named) => Some(join(named, &declared, &agent, &state, &reporter, {
-                let (shared, loops) = (Arc::clone(&shared), loops.clone());
+                let loops = loops.clone();
                 Box::new(move |error| {
-                    let failure = error!("{error}").context("the store is another one now");
-                    shared.lock().failure.get_or_insert(failure);
-                    loops.stop();
+                    loops.fail(error!("{error}").context("the store is another one now"));
                 })
             })?),
             None => None,
@@ -255,22 +250,29 @@ impl Watch {
                 let (collecting, desired) = collecting.of(&declared)?;
                 reporter.world(|world| world.collection = collecting.status());
                 exporting.declare(declared.exports());
-                shared.lock().collecting = Some(collecting);
+                in_force.lock().collecting = Some(collecting);
                 (desired, Some(exporting))
             }
             None => (declared.desired(), None),
         };
         let maker = PartMaker {
-            scope: agent.namespace.clone(),
-            state,
-            config: config.passes,
-            budget: config.budget.clone(),
+            looping: Looping {
+                scope: agent.namespace.clone(),
+                state,
+                config: config.passes,
+                budget: config.budget,
+                observer: Arc::new(LoopReports {
+                    namespace: agent.namespace.clone(),
+                    in_force: in_force.clone(),
+                    reporter: reporter.clone(),
+                    loops: loops.clone(),
+                }),
+            },
             reporter: reporter.clone(),
-            shared: Arc::clone(&shared),
             loops: loops.clone(),
         };
         let parts = declared.parts(&desired, &declared.options).into_iter();
-        let sources = parts.map(|part| (part.part(), part.looped(&maker))).collect();
+        let sources = parts.map(|part| (part.part(), maker.looped(&*part))).collect();
         Ok(Watch {
             reloader: Reloader {
                 path: path.to_owned(),
@@ -282,8 +284,9 @@ impl Watch {
                 is_polling: false,
                 agent,
                 options: declared.options.clone(),
-                ledger: Box::new(maker.state.ledger(LedgerOf::Network)),
+                ledger: Box::new(maker.looping.state.ledger(LedgerOf::Network)),
                 maker,
+                in_force,
                 reload_request: reload_request.clone(),
                 exporting,
             },
@@ -291,7 +294,7 @@ impl Watch {
             declared,
             sources,
             metrics: config.metrics,
-            handle: Handle { loops, reporter, reload_request, shared },
+            handle: Handle { loops, reporter, reload_request },
             notifier_thread,
         })
     }
@@ -310,12 +313,14 @@ impl Watch {
         let Watch { reloader, file_watch, declared, sources, metrics, handle, .. } = self;
         // Until the end.
         let _notifier_thread = self.notifier_thread;
-        let Handle { loops, reporter, shared, .. } = handle.clone();
+        let Handle { loops, reporter, .. } = handle.clone();
+        let in_force = reloader.in_force.clone();
         let make_world = reloader.exporting.clone().map(|exporting| {
-            let (shared, reporter) = (Arc::clone(&shared), reporter.clone());
+            let (in_force, loops) = (in_force.clone(), loops.clone());
+            let reporter = reporter.clone();
             Box::new(move || WorldVertices {
                 collector: Box::new(CollectorVertex {
-                    shared: Arc::clone(&shared),
+                    in_force: in_force.clone(),
                     loops: loops.clone(),
                     reporter: reporter.clone(),
                 }),
@@ -335,16 +340,16 @@ impl Watch {
         };
         let graph = {
             // What is reported meanwhile is about this file.
-            let mut locked = shared.lock();
-            let ledger = Box::new(reloader.maker.state.ledger(LedgerOf::Graph));
+            let mut locked = in_force.lock();
+            let ledger = Box::new(reloader.maker.looping.state.ledger(LedgerOf::Graph));
             let around = Around {
                 run: Runs {
-                    interval: Some(reloader.maker.config.interval()),
+                    interval: Some(reloader.maker.looping.config.interval()),
                     namespace: reloader.agent.namespace.clone(),
                     places: Places::default(),
                 },
                 make_world,
-                on_result: on_result(&reporter, &shared),
+                on_result: on_result(&reporter, &in_force),
             };
             let graph = RunningGraph::start(&declared.file, sources, ledger, around)?;
             reporter.set_untried(Some(graph.untried()));
@@ -360,7 +365,7 @@ impl Watch {
         let ended = graph.wait_ended();
         reporter.stopping();
         graph.stop(STOP_TIMEOUT)?;
-        if let Some(failure) = shared.lock().failure.take() {
+        if let Some(failure) = loops.take_failure() {
             return Err(failure);
         }
         match ended {
@@ -401,61 +406,10 @@ fn join(
 }
 
 /// Has the runs of files and commands reported.
-fn on_result(reporter: &Reporter, shared: &Arc<Shared>) -> OnResult {
-    let (reporter, shared) = (reporter.clone(), Arc::clone(shared));
+fn on_result(reporter: &Reporter, in_force: &InForce) -> OnResult {
+    let (reporter, in_force) = (reporter.clone(), in_force.clone());
     Arc::new(move |name, result| {
-        let declared = shared.lock().declared.as_ref().map(|it| change_line(&it.file, name));
+        let declared = in_force.lock().declared.as_ref().map(|it| change_line(&it.file, name));
         reporter.vertex(name, &declared.unwrap_or_default(), result);
     })
-}
-
-/// The state that the threads share.
-#[derive(Default)]
-pub(crate) struct Shared(Mutex<Inner>);
-
-/// Under the lock.
-#[derive(Default)]
-struct Inner {
-    /// The file in force.
-    declared: Option<Declared>,
-    /// What is collected, if the file has `[world]`.
-    collecting: Option<Collecting>,
-    /// Why the loop was stopped, if not by a signal.
-    failure: Option<Error>,
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        lock(&self.0)
-    }
-
-    /// Returns once it is known what is still to run for the file in force: no report comes before.
-    pub(crate) fn wait_in_force(&self) {
-        drop(self.lock());
-    }
-
-    /// Notes the objects whose devices a pass has found missing, and the last one has not.
-    pub(crate) fn note_missing(
-        &self,
-        reporter: &Reporter,
-        report: &dyn PassReport,
-        namespace: &Namespace,
-    ) {
-        let shared = self.lock();
-        if let Some(devices) = report.devices() {
-            let missing = reporter.newly_missing(devices);
-            let declared = shared.declared.iter();
-            let lines =
-                declared.flat_map(|declared| declared.missing(&missing, devices, namespace));
-            lines.for_each(|line| reporter.note(&line));
-        }
-    }
-
-    /// Returns why a pass could not run, with the place in the file if the cause is there.
-    pub(crate) fn explain(&self, error: &(dyn std::error::Error + 'static)) -> String {
-        let shared = self.lock();
-        let declared = shared.declared.as_ref();
-        let wrong = declared.and_then(|it| it.file_error(cause_of(error)?));
-        wrong.map_or_else(|| with_causes(error), |wrong| wrong.to_string())
-    }
 }

@@ -16,7 +16,7 @@ use super::{
     Declared, MakeWorld, Runs, is_of_file_or_command, is_reported_alone, restored, vertices,
 };
 use crate::lock;
-use crate::section::{AnyPart, Part};
+use crate::part::{AnyPart, Part};
 use crate::source::AnySource;
 
 /// How many vertices run at a time.

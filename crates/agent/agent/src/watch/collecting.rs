@@ -5,19 +5,16 @@ mod intake;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex};
-use std::task::Waker;
 
 use crate::error::Result;
 use trueup_file::File;
-use trueup_graph::{Failure, RunContext, Verdict, Vertex};
+use trueup_graph::{Failure, Verdict};
 use trueup_net::RouteKey;
 use trueup_reconcile::{ErrorClass, Hints, LateHints};
 use trueup_world::{Collector, CollectorConfig, Filter, GrantsFollower, World};
 
 use super::loops::Loops;
-use super::reporter::Reporter;
 use super::world_status::Collection;
-use super::{Inner, Shared};
 use crate::declared::Declared;
 use crate::namespace::Desired;
 use crate::world::{self, Probation, Retained, Surroundings};
@@ -133,7 +130,7 @@ impl Collecting {
 
     /// Brings the desired state of the network up to date: only what has changed is planned. Fails
     /// if it is not known yet what to collect, or the loop has no room for the change.
-    fn update(
+    pub(crate) fn update(
         &mut self,
         declared: &Declared,
         loops: &Loops,
@@ -190,6 +187,11 @@ impl Collecting {
         }
     }
 
+    /// Sets who is called when what is collected may have changed.
+    pub(crate) fn watch(&self, hints: Hints) {
+        self.hints.set(hints);
+    }
+
     pub(crate) fn status(&self) -> Collection {
         self.status.clone()
     }
@@ -197,34 +199,4 @@ impl Collecting {
 
 fn has_collections(declared: &File) -> bool {
     declared.collects.as_ref().is_some_and(|it| !it.is_empty())
-}
-
-/// The collection of the file in force as a vertex.
-pub(crate) struct CollectorVertex {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) loops: Loops,
-    pub(crate) reporter: Reporter,
-}
-
-impl Vertex for CollectorVertex {
-    fn check_apply(&mut self, _: &RunContext, apply: bool) -> Result<Verdict, Failure> {
-        let (verdict, status) = {
-            let mut inner = self.shared.lock();
-            let Inner { declared, collecting, .. } = &mut *inner;
-            let (Some(declared), Some(collecting)) = (declared, collecting) else {
-                return Ok(Verdict::InPlace);
-            };
-            let verdict = collecting.update(declared, &self.loops, apply);
-            (verdict, collecting.status())
-        };
-        self.reporter.world(|world| world.collection = status);
-        verdict
-    }
-
-    fn watch(&mut self, hints: Hints, _: Waker) -> Result<bool, Failure> {
-        if let Some(collecting) = &self.shared.lock().collecting {
-            collecting.hints.set(hints);
-        }
-        Ok(false)
-    }
 }

@@ -4,29 +4,41 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use trueup_graph::SourceVertex;
-use trueup_loop::{Budget, Config, Handle, Loop, ObjectStatus, Revision, Stats};
-use trueup_reconcile::{OpKey, Source, Status, Subscribed};
-use trueup_rtnl::Namespace;
+use trueup_loop::{Handle, ObjectStatus, Stats};
+use trueup_reconcile::{OpKey, Status};
 
-use super::Shared;
-use super::reporter::Reporter;
+use crate::error::Error;
 use crate::lock;
 use crate::namespace::NetworkSource;
-use crate::report::{PassReport, has_applied};
-use crate::section::Part;
+use crate::part::Part;
 use crate::source::AnySource;
-use crate::state::State;
 
 /// The loops. Clones share them. That of the network is there until the end, and the others as the
 /// file in force needs them.
 #[derive(Clone, Default)]
-pub(crate) struct Loops(Arc<Mutex<BTreeMap<Part, Arc<dyn AnySource>>>>);
+pub(crate) struct Loops(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    sources: Mutex<BTreeMap<Part, Arc<dyn AnySource>>>,
+    /// Why they were stopped, if not by a signal.
+    failure: Mutex<Option<Error>>,
+}
 
 impl Loops {
+    /// Adds the loop of a part.
+    pub(crate) fn join(&self, part: Part, source: Arc<dyn AnySource>) {
+        lock(&self.0.sources).insert(part, source);
+    }
+
+    /// Removes the loop of a part.
+    pub(crate) fn leave(&self, part: Part) -> Option<Arc<dyn AnySource>> {
+        lock(&self.0.sources).remove(&part)
+    }
+
     /// Returns the loop of a part, if there is one.
     pub(crate) fn of(&self, part: Part) -> Option<Arc<dyn AnySource>> {
-        lock(&self.0).get(&part).cloned()
+        lock(&self.0.sources).get(&part).cloned()
     }
 
     /// Returns the loop of the network.
@@ -37,6 +49,17 @@ impl Loops {
     /// Stops all loops.
     pub(crate) fn stop(&self) {
         self.all().values().for_each(|source| source.stop());
+    }
+
+    /// Stops all loops, because of a failure; the first one counts.
+    pub(crate) fn fail(&self, failure: Error) {
+        lock(&self.0.failure).get_or_insert(failure);
+        self.stop();
+    }
+
+    /// Takes the failure that they were stopped for.
+    pub(crate) fn take_failure(&self) -> Option<Error> {
+        lock(&self.0.failure).take()
     }
 
     /// Requests a full pass of each.
@@ -114,98 +137,6 @@ impl Loops {
 
     /// Returns all of them, to call them without the lock.
     fn all(&self) -> BTreeMap<Part, Arc<dyn AnySource>> {
-        lock(&self.0).clone()
-    }
-}
-
-/// What the loops of all parts are made of.
-pub(crate) struct PartMaker {
-    pub(crate) scope: Namespace,
-    pub(crate) state: State,
-    pub(crate) config: Config,
-    /// The limit of ops, which all of them keep together.
-    pub(crate) budget: Option<Budget>,
-    pub(crate) reporter: Reporter,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) loops: Loops,
-}
-
-impl PartMaker {
-    /// Makes the loop of a part, whose passes are reported. It counts from now on: its first pass may
-    /// be over before the graph is said to have it.
-    pub(crate) fn looped<S>(
-        &self,
-        part: Part,
-        source: S,
-        desired: S::Desired,
-        options: S::Options,
-    ) -> Arc<dyn AnySource>
-    where
-        S: Source<Scope = Namespace, Report: PassReport> + Send + 'static,
-        SourceVertex<S>: AnySource,
-    {
-        let config = if part < Part::NETWORK {
-            // It sees a new device before the network does, and comes before the addresses on it.
-            self.config.with_debounce(self.config.debounce() / 2)
-        } else {
-            self.config
-        };
-        let (scope, ledger) = (self.scope.clone(), self.state.ledger(part.ledger));
-        let (reporter, drift) = (self.reporter.clone(), self.reporter.clone());
-        let (shared, loops, namespace) =
-            (Arc::clone(&self.shared), self.loops.clone(), scope.clone());
-        let mut passes = Loop::new(source, scope, desired, ledger, options, config)
-            .on_report(move |revision, result| {
-                shared.wait_in_force();
-                match result {
-                    Ok(done) => {
-                        reporter.report(part, revision, done);
-                        shared.note_missing(&reporter, done, &namespace);
-                        if part == Part::SETTINGS
-                            && has_applied(done)
-                            && let Some(of_links) = loops.of(Part::LINK_SETTINGS)
-                        {
-                            // The kernel copies some settings to links.
-                            of_links.look();
-                        }
-                    }
-                    Err(error) => {
-                        reporter.failed(part, shared.explain(error));
-                        if S::is_scope_gone(error) {
-                            // No other part goes on without the namespace.
-                            loops.stop();
-                        }
-                    }
-                }
-            })
-            .on_drift(move |done| drift.drift(done));
-        if part == Part::NETWORK {
-            let (overrun, subscription) = (self.reporter.clone(), self.reporter.clone());
-            passes = passes.on_overrun(move |times| overrun.overrun(times)).on_subscribe(
-                move |answer| match answer {
-                    Subscribed::Active(()) => subscription.subscription(None),
-                    Subscribed::Unsupported => {}
-                    Subscribed::Failed(error) => subscription.subscription(Some(error)),
-                },
-            );
-        }
-        let limited = self.budget.iter().fold(passes, Loop::with_budget);
-        let source: Arc<dyn AnySource> = Arc::new(SourceVertex::of_loop(limited));
-        lock(&self.loops.0).insert(part, Arc::clone(&source));
-        self.reporter.part_joined(part, &*source);
-        source
-    }
-
-    /// Has a loop count from this revision on.
-    pub(crate) fn declare(&self, part: Part, revision: Revision) {
-        self.reporter.part_declared(part, revision);
-    }
-
-    /// Has a loop that has left count no longer.
-    pub(crate) fn leave(&self, part: Part) {
-        let left = lock(&self.loops.0).remove(&part);
-        if let Some(source) = left {
-            self.reporter.part_left(part, &*source);
-        }
+        lock(&self.0.sources).clone()
     }
 }

@@ -24,7 +24,8 @@ use trueup_reconcile::Ledger;
 use self::activation::Waiting;
 use super::exporting::Exporting;
 use super::file_watch::{FileWatch, Stamp};
-use super::loops::PartMaker;
+use super::in_force::InForce;
+use super::part_maker::PartMaker;
 use crate::agent::Agent;
 use crate::desired_file::Writers;
 use crate::graph::RunningGraph;
@@ -70,6 +71,7 @@ pub(crate) struct Reloader {
     /// Read here while the loop writes it.
     pub(crate) ledger: Box<dyn Ledger + Send>,
     pub(crate) maker: PartMaker,
+    pub(crate) in_force: InForce,
     pub(crate) reload_request: ReloadRequest,
     /// The exports, if the file has `[world]`.
     pub(crate) exporting: Option<Exporting>,
@@ -91,8 +93,7 @@ impl Reloader {
                     watch = self.report_watch(FileWatch::new(&self.path));
                 }
                 if let Err(failure) = self.check_namespace().and_then(|()| self.check_state()) {
-                    self.maker.shared.lock().failure = Some(failure);
-                    self.maker.loops.stop();
+                    self.maker.loops.fail(failure);
                     return;
                 }
             }
@@ -221,10 +222,10 @@ impl Reloader {
     /// Has the journal made anew if it was removed. Without it another agent could start beside
     /// this one, and what this one owns would be lost with it.
     fn check_state(&mut self) -> Result<()> {
-        match self.maker.state.keep_in_place() {
+        match self.maker.looping.state.keep_in_place() {
             Ok(false) => self.state_error = None,
             Ok(true) => {
-                let directory = self.maker.state.place.directory().display();
+                let directory = self.maker.looping.state.place.directory().display();
                 self.maker.reporter.note(&format!(
                     "the journal in {directory} was removed, and was made anew with all that it had"
                 ));

@@ -19,8 +19,8 @@ use super::loops::Loops;
 use super::world_status::WorldStatus;
 use crate::graph::RunningGraph;
 use crate::lock;
+use crate::part::Part;
 use crate::report::{PassReport, changes_anything};
-use crate::section::Part;
 use crate::status::StatusCounts;
 
 /// Is called with each event, one at a time.

@@ -9,8 +9,7 @@ use trueup_rtnl::Rtnl;
 use super::{POLL_INTERVAL, Reloader};
 use crate::declared::Declared;
 use crate::graph::RunningGraph;
-use crate::options::options_error;
-use crate::watch::GRACE;
+use crate::options::{GRACE, options_error};
 use crate::world::{COLLECTOR, EXPORTER};
 
 /// The longest time until a file that could not be put in force is tried again.
@@ -26,8 +25,8 @@ pub(crate) struct Waiting {
 impl Reloader {
     pub(crate) fn read(&self) -> Result<Declared> {
         let declared = Declared::read(&self.path, self.writers, GRACE, &self.agent.sections)?;
-        let shared = self.maker.shared.lock();
-        let was = shared.declared.as_ref().map(|was| &was.file.settings.world);
+        let in_force = self.in_force.lock();
+        let was = in_force.declared.as_ref().map(|was| &was.file.settings.world);
         let is_same_world = was.is_none_or(|was| *was == declared.file.settings.world);
         match options_error(&declared.options, &self.options, is_same_world) {
             Some(error) => bail!("{}: {error}", declared.name),
@@ -48,7 +47,7 @@ impl Reloader {
         *waiting = declared.map(|declared| Waiting {
             declared,
             next: Instant::now()
-                + self.maker.config.interval().clamp(POLL_INTERVAL, MAX_RETRY_INTERVAL),
+                + self.maker.looping.config.interval().clamp(POLL_INTERVAL, MAX_RETRY_INTERVAL),
         });
         done
     }
@@ -63,8 +62,8 @@ impl Reloader {
         let paused = graph.pause_settings()?;
         // Under the lock, because a pass in between would show places of the new file for objects
         // of the old one.
-        let mut shared = self.maker.shared.lock();
-        let (collecting, desired) = match &shared.collecting {
+        let mut in_force = self.in_force.lock();
+        let (collecting, desired) = match &in_force.collecting {
             Some(collecting) => {
                 let (collecting, desired) = collecting.of(declared)?;
                 (Some(collecting), desired)
@@ -79,7 +78,7 @@ impl Reloader {
             paused,
             |part| {
                 made.borrow_mut().push(part.part());
-                part.looped(maker)
+                maker.looped(part)
             },
             |part, revision| maker.declare(part, revision),
             |part| maker.leave(part),
@@ -93,12 +92,12 @@ impl Reloader {
             self.maker.reporter.world(|world| world.collection = status);
         }
         let exports = declared.exports();
-        let was = shared.declared.as_ref();
+        let was = in_force.declared.as_ref();
         if was.is_none_or(|was| was.file.collects != declared.file.collects) {
             declared.cautions().iter().for_each(|it| self.maker.reporter.note(it));
         }
-        (shared.declared, shared.collecting) = (given.take(), collecting);
-        drop(shared);
+        (in_force.declared, in_force.collecting) = (given.take(), collecting);
+        drop(in_force);
         if let Some(exporting) = &self.exporting {
             exporting.declare(exports);
             graph.look_at(COLLECTOR)?;

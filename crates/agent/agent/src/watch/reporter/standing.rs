@@ -7,8 +7,8 @@ use trueup_reconcile::OpKey;
 
 use super::{Inner, Reporter};
 use crate::graph::named;
+use crate::part::Part;
 use crate::report::verdict_of;
-use crate::section::Part;
 use crate::source::AnySource;
 use crate::status::{StatusChanges, StatusCounts, StatusEntry};
 use crate::watch::world_status::WorldStatus;
