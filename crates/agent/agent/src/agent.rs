@@ -1,4 +1,5 @@
-//! An agent: where it works, what it runs, and each way to run it.
+//! An agent: where it works and what it runs. Each way to run it is in a file above: `apply`, `plan`,
+//! `collected`, `doctor` and `watch`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

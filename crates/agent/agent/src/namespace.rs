@@ -15,7 +15,7 @@ use trueup_sysctl::{self as sysctl, Sysctl};
 
 use crate::options::Options;
 use crate::part::{AnyPart, Part, Ready};
-use crate::report::{Preliminary, SectionResult};
+use crate::report::{NamespaceError, NamespaceReport, Preliminary, SectionResult};
 use crate::state::LedgerOf;
 
 /// What is desired of a namespace, or of one of its parts.
@@ -134,12 +134,6 @@ fn ready(part: Part, desired: Desired, options: &Options) -> Arc<dyn AnyPart> {
         }),
     })
 }
-
-/// The report of a pass over a part of the namespace: of the network, of sysctls, or of both.
-pub(crate) type NamespaceReport = OrderedReport<rtnl::Report, sysctl::Report, NamespaceError>;
-
-/// Why a pass over a part of the namespace could not run.
-pub(crate) type NamespaceError = OrderedError<rtnl::Error, sysctl::Error>;
 
 /// All objects, and then the settings that the kernel has reset with a link: all of a link that is
 /// made again, some of one that comes up or has another MTU.

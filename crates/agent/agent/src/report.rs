@@ -12,7 +12,7 @@ use trueup_reconcile::{ErrorClass, Outcome, Report};
 use crate::error::Result;
 use crate::status::StatusCounts;
 
-pub(crate) use network::Preliminary;
+pub(crate) use network::{NamespaceError, NamespaceReport, Preliminary};
 
 /// The report of a pass over a part, or why it could not run.
 pub(crate) type SectionResult = Result<Box<dyn PassReport>>;

@@ -2,11 +2,11 @@
 
 use trueup_apply::Outcome as NetworkOutcome;
 use trueup_net::{Action, Devices, Hold, Notice, Object};
-use trueup_reconcile::{OrderedError, Outcome, ReportedOp};
+use trueup_reconcile::{OrderedError, OrderedReport, Outcome, ReportedOp};
 use trueup_rtnl::{self as rtnl, OpOutcome, OwnershipRule, Pending, Wait};
+use trueup_sysctl as sysctl;
 
 use super::{ConflictRecord, FailureRecord, OpText, OwnershipRecord, PassReport};
-use crate::namespace::NamespaceReport;
 
 /// An op on an object of the network.
 struct NetworkOp<'a>(OpOutcome<'a>);
@@ -146,6 +146,12 @@ impl PassReport for rtnl::Report {
 pub(super) fn unended(trouble: &str) -> String {
     format!("the pass could not be ended: {trouble}")
 }
+
+/// The report of a pass over a part of the namespace: of the network, of sysctls, or of both.
+pub(crate) type NamespaceReport = OrderedReport<rtnl::Report, sysctl::Report, NamespaceError>;
+
+/// Why a pass over a part of the namespace could not run.
+pub(crate) type NamespaceError = OrderedError<rtnl::Error, sysctl::Error>;
 
 impl PassReport for NamespaceReport {
     fn ops(&self, visit: &mut dyn FnMut(&dyn OpText)) {
