@@ -1,5 +1,6 @@
-//! `cargo xtask api`: the public API of each crate, compared with the text that is checked in as
-//! `crates/*/*/api.txt`. A change of the API shows as a change of that file.
+//! `cargo xtask api`: the documentation without a warning, and the public API of each crate,
+//! compared with the text that is checked in as `crates/*/*/api.txt`. A change of the API shows as a
+//! change of that file.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +12,8 @@ use public_api::{Builder, PublicApi};
 
 use crate::etcd;
 use crate::packages::{Package, public};
-use crate::tools::{Result, at, cargo, joined, output, read, root};
+use crate::programs::workspace;
+use crate::tools::{Result, at, cargo, joined, output, read, root, run_and_show};
 
 /// The crates that may have a part in the public API, apart from trueup's own.
 const ALLOWED: [&str; 7] = [
@@ -26,19 +28,25 @@ const ALLOWED: [&str; 7] = [
 ];
 
 /// Compares, or with `--write` writes the files.
+///
+/// # Errors
+///
+/// What rustdoc warns of in any crate of the workspace, and each API that is another.
 pub(crate) fn run(write: bool) -> Result<()> {
     if let Some(other) = other_toolchain()? {
+        document("", Path::new("rustdoc"))?;
         println!(
             "public API: not compared, as this is {other}, and not that of rust-toolchain.toml"
         );
         return Ok(());
     }
+    document("-Zunstable-options --output-format=json", &rustdoc()?)?;
     let libraries: Vec<Package> = public()?
         .into_iter()
         .filter(|package| package.library.is_some())
         .filter(etcd::can_build_all_of)
         .collect();
-    let folder = document(&libraries)?;
+    let folder = root().join("target/doc");
     let mut lines = Vec::new();
     for package in &libraries {
         let name = package.library.as_deref().unwrap_or_default();
@@ -82,8 +90,15 @@ fn other_toolchain() -> Result<Option<String>> {
     Ok((!is_same).then(|| version.trim().to_owned()))
 }
 
-/// Has rustdoc write what it knows of the libraries as JSON. Returns the folder.
-fn document(libraries: &[Package]) -> Result<PathBuf> {
+/// Documents the whole workspace.
+fn document(flags: &str, rustdoc: &Path) -> Result<()> {
+    let mut doc = cargo(&["doc", "--quiet", "--no-deps", "--target-dir", "target"]);
+    doc.env("RUSTDOC", rustdoc).env("RUSTDOCFLAGS", format!("-Dwarnings {flags}"));
+    run_and_show(doc.args(workspace()?)).1
+}
+
+/// Returns a rustdoc that writes what it knows of a crate as JSON.
+fn rustdoc() -> Result<PathBuf> {
     let rustdoc = root().join("target/rustdoc-json");
     // The form is not stable: the variable lets the stable toolchain write it. It must not reach
     // cargo, which would build all dependencies again.
@@ -91,14 +106,7 @@ fn document(libraries: &[Package]) -> Result<PathBuf> {
     at(&rustdoc, fs::create_dir_all(root().join("target")))?;
     crate::tools::write(&rustdoc, script)?;
     at(&rustdoc, fs::set_permissions(&rustdoc, fs::Permissions::from_mode(0o755)))?;
-    let mut doc = cargo(&["doc", "--quiet", "--lib", "--no-deps", "--all-features"]);
-    doc.args(["--target-dir", "target"]);
-    for package in libraries {
-        doc.args(["--package", &package.name]);
-    }
-    doc.env("RUSTDOC", &rustdoc).env("RUSTDOCFLAGS", "-Zunstable-options --output-format=json");
-    output(&mut doc)?;
-    Ok(root().join("target/doc"))
+    Ok(rustdoc)
 }
 
 /// The public items in such a file, a line each.

@@ -57,7 +57,7 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<String>,
     },
-    /// Compares the public API of each crate with crates/*/*/api.txt
+    /// Documents the workspace, and compares the public API of each crate with crates/*/*/api.txt
     Api {
         /// Write the files instead
         #[arg(long)]

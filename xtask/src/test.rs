@@ -69,11 +69,7 @@ fn beside(steps: &Steps, count: &Mutex<Count>) {
         let mut check = cargo(&["check", "--quiet", "--package", "trueup-e2e", "--bins"]);
         run_and_show(&mut check).1
     });
-    steps.run("documentation", || {
-        let mut docs = cargo(&["doc", "--quiet", "--no-deps"]);
-        run_and_show(docs.args(workspace()?).env("RUSTDOCFLAGS", "-Dwarnings")).1
-    });
-    steps.run("public API", || api::run(false));
+    steps.run("documentation and public API", || api::run(false));
     steps.run("tests of the documentation", || {
         let mut tests = cargo(&["test", "--doc", "--no-fail-fast"]);
         let (output, ended) = run_and_show(tests.args(workspace()?));
