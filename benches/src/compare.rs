@@ -6,11 +6,11 @@
 //! show them. A limit that is missed is shown, and fails nothing.
 
 mod alternate;
-pub(crate) mod page;
+mod page;
 mod picture;
 mod profile;
 mod program;
-pub(crate) mod record;
+mod record;
 mod series;
 
 use std::fs;

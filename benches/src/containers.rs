@@ -20,10 +20,10 @@ use trueup_testkit::{Snapshot, ip};
 use trueup_works::clock::nanos;
 use trueup_works::internet::Numbers;
 
-use crate::daemon::watch::Scratch;
 use crate::row::{Row, table};
 use namespace::{Watcher, address, check_complete, check_others, check_without, device};
 use runs::{Run, Took};
+use trueup_testkit::Scratch;
 
 /// Measures many short runs of an agent in one namespace.
 #[derive(clap::Args)]
@@ -146,7 +146,7 @@ impl Bench<'_> {
         let is_shared = self.program == "trueup";
         let journal = if is_shared { "journal".to_owned() } else { format!("journal-{at}") };
         let mut command = Command::new(self.agent);
-        command.arg(self.scratch.0.join(journal)).args(words);
+        command.arg(self.scratch.join(journal)).args(words);
         Run { command, input: String::new(), prints: Some("converged: true\n") }
     }
 

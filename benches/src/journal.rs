@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Result, anyhow, bail};
 use trueup::journal::{Journal, Keep, Start};
 
-use crate::compare::page::Table;
+use crate::text::Table;
 use crate::usage::{Usage, measure, median};
 
 /// Measures durable records a second, of the journal and of a bare sync.

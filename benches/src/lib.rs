@@ -22,6 +22,7 @@ mod pass;
 mod queue;
 mod row;
 mod stillness;
+mod text;
 pub mod usage;
 #[cfg(feature = "etcd")]
 mod world;

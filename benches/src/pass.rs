@@ -19,8 +19,8 @@ use trueup_testkit::ip_batch;
 use trueup_works::clock::{Took, timed, timed_command, timed_each};
 use trueup_works::{ADDRESS_LINKS, CHANGES, Destination, GATEWAYS, Program, Work};
 
-use crate::daemon::watch::Scratch;
 use crate::kept::Kept;
+use trueup_testkit::Scratch;
 
 /// How many changes come before those that count: what is made ready with the first is not theirs.
 const BEFORE: usize = 10;
@@ -194,12 +194,12 @@ fn command() -> Option<PathBuf> {
 
 fn run(verb: &str, format: &str, work: Work, size: usize) -> Result<Took> {
     let scratch = Scratch::make("command")?;
-    let file = scratch.0.join(format!("internet.{format}"));
+    let file = scratch.join(format!("internet.{format}"));
     let (settings, desired) = (Settings::default(), desired(work, size)?);
     let text =
         if format == "toml" { to_toml(&settings, &desired) } else { to_json(&settings, &desired) };
     fs::write(&file, text)?;
     let mut command = Command::new(command().context("the command")?);
-    command.arg(verb).arg(&file).arg("--state").arg(scratch.0.join("state"));
+    command.arg(verb).arg(&file).arg("--state").arg(scratch.join("state"));
     timed_command(command.stdout(Stdio::null()))
 }

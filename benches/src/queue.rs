@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, ensure};
 use trueup_queue::{Config, Queue};
 
-use crate::compare::page::Table;
+use crate::text::Table;
 use crate::usage::{Times, measure, median};
 
 /// Measures the keyed serial queue beside others.

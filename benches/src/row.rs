@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use trueup_works::clock::nanos;
 
-use crate::compare::page::{Table, grouped};
-use crate::compare::record::seconds;
+use crate::text::{Table, grouped, seconds};
 use crate::usage::Times;
 
 /// What something took that was done many times.

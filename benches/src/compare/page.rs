@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result};
 
-use super::record::{Entry, Figures, Record, megabytes, rank, seconds};
+use super::record::{Entry, Figures, Record, megabytes, rank};
 use super::series::{Limit, Step, steps};
+use crate::text::{Table, grouped, seconds};
 
 const BEGIN: &str = "<!-- begin: written by `cargo xtask bench --write` -->\n";
 const END: &str = "<!-- end -->\n";
@@ -168,42 +169,6 @@ fn profiles(text: &mut String, record: &Record) {
     text.push_str(&table.0);
 }
 
-/// A table as pages have it.
-pub(crate) struct Table(pub(crate) String);
-
-impl Table {
-    /// A table with these columns, and a line below the head.
-    pub(crate) fn new(head: &[&str], line: &str) -> Table {
-        let mut table = Table(String::new());
-        table.row(head.iter().map(|cell| (*cell).to_owned()));
-        table.0 += &format!("|{}\n", format!("{line}|").repeat(head.len()));
-        table
-    }
-
-    fn of_sizes(first: &str, sizes: &BTreeSet<usize>) -> Table {
-        let sizes: Vec<String> = sizes.iter().map(|size| grouped(*size)).collect();
-        let head = [first].into_iter().chain(sizes.iter().map(String::as_str));
-        Table::new(&head.collect::<Vec<_>>(), " --- ")
-    }
-
-    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.0 += &format!("| {} |\n", cells.into_iter().collect::<Vec<_>>().join(" | "));
-    }
-}
-
-/// A number with a comma between each three digits.
-pub(crate) fn grouped(number: usize) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::profile::{Profile, Samples};
@@ -268,11 +233,5 @@ Where trueup's time goes, in samples of `perf` (`--profile`), percent: the kerne
             )
         );
         assert!(with_tables("no marks", &record, "growth.svg").is_err());
-    }
-
-    #[test]
-    fn numbers_are_grouped() {
-        let text = [1, 1_000, 732_480, 1_000_000].map(grouped).join(" ");
-        assert_eq!(text, "1 1,000 732,480 1,000,000");
     }
 }

@@ -9,8 +9,9 @@ use plotters::coord::Shift;
 use plotters::coord::combinators::BindKeyPoints as _;
 use plotters::prelude::*;
 
-use super::record::{Record, rank, seconds};
+use super::record::{Record, rank};
 use super::series::steps;
+use crate::text::seconds;
 use trueup_works::Family;
 use trueup_works::Work;
 

@@ -10,7 +10,7 @@ use nix::unistd::mkfifo;
 use serde::{Deserialize, Serialize};
 
 use super::program::{Program, with_timeout};
-use crate::daemon::watch::Scratch;
+use trueup_testkit::Scratch;
 use trueup_works::Work;
 use trueup_works::clock::{ACKNOWLEDGES, STARTS};
 
@@ -42,7 +42,7 @@ impl Profile {
     /// Has a program do a work under `perf`, which has to be allowed to look into the kernel.
     pub(super) fn take(program: &Program, work: Work, size: usize) -> Result<Profile> {
         let scratch = Scratch::make("profile")?;
-        let samples = sampled(&scratch.0, program, work, size)?;
+        let samples = sampled(&scratch, program, work, size)?;
         Ok(Profile { work: work.to_string(), size, samples })
     }
 }

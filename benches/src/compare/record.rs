@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
 use super::profile::Profile;
+use crate::text::seconds;
 use trueup_works::Work;
 use trueup_works::clock::Took;
 
@@ -160,21 +161,6 @@ pub(super) fn megabytes(kibibytes: u64) -> f64 {
     kibibytes as f64 * 1.024e-3
 }
 
-/// A time in the unit that suits it, to three digits.
-pub(crate) fn seconds(ns: u64) -> String {
-    let (value, unit) = match ns {
-        0..1_000_000 => (ns as f64 / 1e3, "µs"),
-        1_000_000..1_000_000_000 => (ns as f64 / 1e6, "ms"),
-        _ => (ns as f64 / 1e9, "s"),
-    };
-    let digits = match value {
-        0.0..10.0 => 2,
-        10.0..100.0 => 1,
-        _ => 0,
-    };
-    format!("{value:.digits$} {unit}")
-}
-
 fn times(a: u64, b: u64) -> f64 {
     a as f64 / b.max(1) as f64
 }
@@ -231,13 +217,5 @@ mod tests {
     fn a_median_of_two_lies_between_them() {
         assert_eq!(median(vec![3, 1]), 2);
         assert_eq!(median(vec![9, 1, 4]), 4);
-    }
-
-    #[test]
-    fn times_have_three_digits() {
-        assert_eq!(seconds(1_234), "1.23 µs");
-        assert_eq!(seconds(45_678_000), "45.7 ms");
-        assert_eq!(seconds(12_345_678_900), "12.3 s");
-        assert_eq!(seconds(123_456_000), "123 ms");
     }
 }

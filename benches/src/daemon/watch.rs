@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,6 +15,7 @@ use trueup_file::{Settings, to_json};
 use trueup_net::{Desired, NextHop, NextHops, Object, Prefix, Route, Routes};
 use trueup_netlink::{Namespace, Socket};
 use trueup_rtnl::DEFAULT_PROTOCOL;
+use trueup_testkit::Scratch;
 use trueup_works::clock::processor_of;
 
 use super::table::{EXCEPTIONS, FORMS, Form, Table, blackhole};
@@ -80,12 +81,12 @@ pub(super) fn run(
         odd.filter(|via| *via == CONFLICT).map(|_| blackhole(prefix)).into_iter().collect();
     write(Verb::Create, &foreign)?;
     let scratch = Scratch::make("watch")?;
-    let file = scratch.0.join("routes.json");
+    let file = scratch.join("routes.json");
     // Without a pass for the end of the grace.
     let settings = Settings::default().with_grace(Duration::ZERO);
     fs::write(&file, to_json(&settings, &desired))?;
 
-    let agent = Agent::start(trueup, &scratch.0, &file, &[])?;
+    let agent = Agent::start(trueup, &scratch, &file, &[])?;
     wait_for(size)?;
     thread::sleep(SETTLES);
     let before = agent.processor()?;
@@ -93,7 +94,7 @@ pub(super) fn run(
     let at_rest = agent.processor()?.saturating_sub(before);
     agent.end()?;
 
-    let agent = Agent::start(trueup, &scratch.0, &file, &["--interval", "3600"])?;
+    let agent = Agent::start(trueup, &scratch, &file, &["--interval", "3600"])?;
     let listener = Listener::start()?;
     thread::sleep(Duration::from_secs(1));
     let mut socket = Socket::open(&Namespace::current())?;
@@ -121,7 +122,7 @@ pub(super) fn run(
     }
     let used = agent.processor()?.saturating_sub(before);
     agent.end()?;
-    empty(trueup, &scratch.0)?;
+    empty(trueup, &scratch)?;
     write(Verb::Delete, &foreign)?;
 
     let at = format!("trueup watch{title}: each second at rest");
@@ -158,25 +159,6 @@ fn empty(trueup: &Path, scratch: &Path) -> Result<()> {
     let status = apply.stdout(Stdio::null()).status()?;
     ensure!(status.success(), "trueup apply: {status}");
     Ok(())
-}
-
-/// A directory of its own, which goes with it.
-pub(crate) struct Scratch(pub(crate) PathBuf);
-
-impl Scratch {
-    pub(crate) fn make(name: &str) -> Result<Scratch> {
-        let name = format!("trueup-bench-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        trueup_testkit::empty_directory(&path)?;
-        Ok(Scratch(path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // There is nothing to be done about what fails here.
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 /// The command, running. It is killed when dropped.

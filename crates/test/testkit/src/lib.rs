@@ -27,7 +27,7 @@ mod topology;
 mod wire;
 
 pub use changes::{Changes, assert_no_changes};
-pub use directory::empty_directory;
+pub use directory::{Scratch, empty_directory};
 pub use enter::{enter, fresh_netns, quiet_netns, without_file_override, without_net_admin};
 pub use ledger::{Claims, InterceptedLedger};
 pub use mask::mask;

@@ -11,13 +11,13 @@ use trueup_net::{
 use trueup_reconcile::{PassInput, Report as _, Source as _};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Ownership, Report, Rtnl, ledger_scope};
 use trueup_testkit::faults::{At, Fault, Faults};
-use trueup_testkit::{ip_batch, uplinks};
+use trueup_testkit::{Scratch, ip_batch, uplinks};
 
 use crate::support::{address, bridge, describe, name, nothing, via};
 
 /// A journal in a directory of its own, which goes with it.
 struct Desk {
-    directory: std::path::PathBuf,
+    _directory: Scratch,
     journal: Journal,
     ledger: JournalLedger,
 }
@@ -30,13 +30,11 @@ struct Cost {
 
 impl Desk {
     fn new(of: &str) -> Desk {
-        let named = format!("trueup-cost-{of}-{}", std::process::id());
-        let directory = std::env::temp_dir().join(named);
-        trueup_testkit::empty_directory(&directory).unwrap();
+        let directory = Scratch::make(&format!("cost-{of}")).unwrap();
         let journal = Journal::open(directory.join("journal")).unwrap();
         let scope = ledger_scope(&Namespace::current()).unwrap();
         let ledger = journal.ledger("rtnl", &scope).unwrap();
-        Desk { directory, journal, ledger }
+        Desk { _directory: directory, journal, ledger }
     }
 
     /// What a pass cost, which has to converge.
@@ -50,12 +48,6 @@ impl Desk {
         let after = self.journal.stats();
         let cost = Cost { syncs: after.syncs - before.syncs, writes: after.writes - before.writes };
         (report, cost)
-    }
-}
-
-impl Drop for Desk {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.directory).unwrap();
     }
 }
 

@@ -1,6 +1,5 @@
 //! What the rules of ownership are about, and a scenario cannot say.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -9,7 +8,7 @@ use trueup_journal::Journal;
 use trueup_net::{Desired, Family, Kind, LinkKind, Neighbour, Rule, RuleAction};
 use trueup_reconcile::{PassInput, Report as _, Source as _};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Ownership, Rtnl, ledger_scope};
-use trueup_testkit::{Snapshot, assert_no_changes, ip, named_netns, uplinks};
+use trueup_testkit::{Scratch, Snapshot, assert_no_changes, ip, named_netns, uplinks};
 
 use crate::support::{address, describe, name, nothing, up, via};
 
@@ -81,15 +80,13 @@ fn declared(number: u8) -> Desired {
 
 /// Runs that share a marker, each with a ledger of its own in one journal.
 struct Runs {
-    directory: PathBuf,
+    directory: Scratch,
     options: Options,
 }
 
 impl Runs {
     fn new(of: &str, options: Options) -> Runs {
-        let named = format!("trueup-runs-{of}-{}", std::process::id());
-        let directory = std::env::temp_dir().join(named);
-        trueup_testkit::empty_directory(&directory).unwrap();
+        let directory = Scratch::make(&format!("runs-{of}")).unwrap();
         Runs { directory, options }
     }
 
@@ -103,12 +100,6 @@ impl Runs {
             .reconcile(PassInput::new(&here, desired, &mut ledger, &self.options))
             .unwrap();
         assert!(report.converged(), "{name}: {}", describe(&report));
-    }
-}
-
-impl Drop for Runs {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.directory).unwrap();
     }
 }
 

@@ -2,20 +2,17 @@
 //! word, against the kernel.
 
 use std::env;
-use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 
-use trueup_testkit::{Kind, Snapshot, assert_no_changes, empty_directory, uplinks};
+use trueup_testkit::{Kind, Scratch, Snapshot, assert_no_changes, uplinks};
 
 /// A directory for a journal, which goes with it.
-struct Desk(PathBuf);
+struct Desk(Scratch);
 
 impl Desk {
     fn new(name: &str) -> Desk {
-        let directory = env::temp_dir().join(format!("trueup-{name}-{}", std::process::id()));
-        empty_directory(&directory).unwrap();
-        Desk(directory)
+        Desk(Scratch::make(name).unwrap())
     }
 
     /// The example, for one container.
@@ -28,12 +25,6 @@ impl Desk {
     fn run(&self, words: &[&str]) {
         let output = self.command(words).output().unwrap();
         assert_eq!(output.stdout, b"converged: true\n", "{words:?}: {output:?}");
-    }
-}
-
-impl Drop for Desk {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).unwrap();
     }
 }
 
