@@ -3,6 +3,8 @@
 //! A socket belongs to the namespace of the thread that created it, for good. So nothing here
 //! moves a caller's thread: code that must run inside runs on a scratch thread that ends with it.
 
+mod process;
+
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,9 +17,9 @@ use rustix::io::Errno;
 use rustix::thread::LinkNameSpaceType;
 use trueup_path::{ErrorKind, TrustedUsers};
 
+use self::process::Process;
 use crate::error::Error;
-use crate::process::Process;
-use crate::transport::Connect;
+use crate::transport::{self, Transport};
 
 /// The directory of named namespaces, as iproute2 has it.
 const NAMED: &str = "/run/netns";
@@ -63,6 +65,30 @@ struct Open {
 /// and a [connector's](Connect) cookie. The namespace keeps its id, and no other gets it, for as
 /// long as something keeps the namespace: a socket or a descriptor in it, a process, a mount.
 pub type NamespaceId = (u64, u64);
+
+/// Makes transports to one namespace of something other than the running kernel.
+pub trait Connect: fmt::Debug + Send + Sync {
+    /// Returns a new transport with a port id of its own.
+    ///
+    /// # Errors
+    ///
+    /// When none can be made.
+    fn connect(&self) -> io::Result<Box<dyn Transport>>;
+
+    /// Returns the cookie of the namespace.
+    ///
+    /// # Errors
+    ///
+    /// When there is none any more.
+    fn namespace_cookie(&self) -> io::Result<u64> {
+        self.connect()?.netns_cookie()
+    }
+
+    /// Returns the namespace below, if this is a layer above one: code runs in that one.
+    fn below(&self) -> Option<&Namespace> {
+        None
+    }
+}
 
 impl Namespace {
     /// Returns the namespace of the thread that uses it.
@@ -125,7 +151,7 @@ impl Namespace {
     }
 
     /// Returns the connector, if the namespace is not one of the running kernel.
-    pub(crate) fn connector(&self) -> Option<&dyn Connect> {
+    fn connector(&self) -> Option<&dyn Connect> {
         match &self.0 {
             Which::Through(connector) => Some(&**connector),
             _ => None,
@@ -208,6 +234,21 @@ impl Namespace {
             }
         }
         first
+    }
+
+    /// Opens a transport to the namespace, for a layer between it and a [`Socket`](crate::Socket).
+    ///
+    /// # Errors
+    ///
+    /// [`Namespace`](crate::ErrorKind::Namespace) as from [`Namespace::enter`];
+    /// [`Io`](crate::ErrorKind::Io) when no socket can be made.
+    pub fn connect(&self) -> Result<Box<dyn Transport>, Error> {
+        match self.connector() {
+            Some(connector) => connector
+                .connect()
+                .map_err(|source| Error::io("cannot open a netlink socket", source)),
+            None => self.enter(transport::open)?,
+        }
     }
 
     /// Runs `inside` in the namespace and returns its result.

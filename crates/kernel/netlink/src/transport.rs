@@ -4,15 +4,14 @@
 //! a transport. So the same code serves the kernel, a model kernel, and a layer between that
 //! injects faults: see [`Namespace::through`](crate::Namespace::through).
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::{fmt, io};
 
 use netlink_sys::SocketAddr;
 use rustix::net::sockopt;
 
 use crate::error::Error;
 use crate::filter::Instruction;
-use crate::netns::Namespace;
 
 /// A bound socket. Its descriptor polls as readable while there is something to receive.
 ///
@@ -86,30 +85,6 @@ pub trait Transport: AsFd + Send {
     fn receive(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize>;
 }
 
-/// Makes transports to one namespace of something other than the running kernel.
-pub trait Connect: fmt::Debug + Send + Sync {
-    /// Returns a new transport with a port id of its own.
-    ///
-    /// # Errors
-    ///
-    /// When none can be made.
-    fn connect(&self) -> io::Result<Box<dyn Transport>>;
-
-    /// Returns the cookie of the namespace.
-    ///
-    /// # Errors
-    ///
-    /// When there is none any more.
-    fn namespace_cookie(&self) -> io::Result<u64> {
-        self.connect()?.netns_cookie()
-    }
-
-    /// Returns the namespace below, if this is a layer above one: code runs in that one.
-    fn below(&self) -> Option<&Namespace> {
-        None
-    }
-}
-
 /// An rtnetlink multicast group (`RTNLGRP_*` in `linux/rtnetlink.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Group(pub u32);
@@ -158,7 +133,7 @@ struct KernelSocket {
 }
 
 /// Opens a bound socket in the namespace of the calling thread.
-fn open() -> Result<Box<dyn Transport>, Error> {
+pub(crate) fn open() -> Result<Box<dyn Transport>, Error> {
     let mut socket = netlink_sys::Socket::new(netlink_sys::protocols::NETLINK_ROUTE)
         .map_err(|source| Error::io("cannot open a netlink socket", source))?;
     let address =
@@ -221,22 +196,5 @@ impl Transport for KernelSocket {
 impl AsFd for KernelSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
-    }
-}
-
-impl Namespace {
-    /// Opens a transport to the namespace, for a layer between it and a [`Socket`](crate::Socket).
-    ///
-    /// # Errors
-    ///
-    /// [`Namespace`](crate::ErrorKind::Namespace) as from [`Namespace::enter`];
-    /// [`Io`](crate::ErrorKind::Io) when no socket can be made.
-    pub fn connect(&self) -> Result<Box<dyn Transport>, Error> {
-        match self.connector() {
-            Some(connector) => connector
-                .connect()
-                .map_err(|source| Error::io("cannot open a netlink socket", source)),
-            None => self.enter(open)?,
-        }
     }
 }
