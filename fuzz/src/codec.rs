@@ -122,8 +122,8 @@ pub fn route(data: &[u8]) {
     assert_eq!(route.clone().canonical(), route);
     assert!(route.agrees(&route));
     // What a row says without being made a route is the same.
-    let row = codec::route::Row::parse(data).ok().flatten();
-    let row = row.expect("what can be decoded can be parsed");
+    let row =
+        codec::route::Row::parse(data).ok().flatten().expect("what can be decoded can be parsed");
     assert_eq!(row.key(), route.key());
     let common = row.common();
     assert_eq!((common.kind, common.scope), (route.kind, route.scope));
@@ -133,8 +133,7 @@ pub fn route(data: &[u8]) {
     let mut message = Vec::new();
     if codec::create(&mut message, &route, &codec::existing).is_ok() {
         let body = body(&message);
-        let again = Route::decode(body);
-        let again = again.ok().flatten().expect("what was encoded can be read");
+        let again = Route::decode(body).ok().flatten().expect("what was encoded can be read");
         assert_eq!(again.key(), route.key());
         let mut second = Vec::new();
         assert_eq!(codec::create(&mut second, &again, &codec::existing), Ok(()));
@@ -146,8 +145,8 @@ pub fn route(data: &[u8]) {
     // A delete says who installed it, or is not sent.
     message.clear();
     if codec::delete(&mut message, &route, &codec::existing).is_ok() {
-        let deleted = Route::decode(body(&message));
-        let deleted = deleted.ok().flatten().expect("what was encoded can be read");
+        let deleted =
+            Route::decode(body(&message)).ok().flatten().expect("what was encoded can be read");
         assert_eq!(deleted.key(), route.key());
         assert!(deleted.protocol == route.protocol && deleted.protocol != 0);
         assert_eq!(deleted.kind, route.kind);

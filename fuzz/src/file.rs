@@ -40,8 +40,8 @@ pub fn file(data: &[u8]) {
     let writers: [fn(&Settings, &_) -> String; 2] = [to_toml, to_json];
     for write in writers {
         let text = write(&file.settings, &file.desired);
-        let again = File::parse("written", text.as_bytes(), &tables);
-        let again = again.unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let again = File::parse("written", text.as_bytes(), &tables)
+            .unwrap_or_else(|error| panic!("{error}\n{text}"));
         assert_eq!(plain(again.desired.clone()), plain(file.desired.clone()), "{text}");
         assert_eq!(again.settings, file.settings, "{text}");
         assert_eq!(write(&again.settings, &again.desired), text);
@@ -51,10 +51,8 @@ pub fn file(data: &[u8]) {
 /// Checks that files and commands can be carried out one after the other: what each runs after is
 /// in the file, and none runs after itself.
 fn commands_are_in_order(file: &File) {
-    let files = file.files.iter().flatten();
-    let files = files.map(|it| ("file", &*it.name, &it.after, &it.on));
-    let execs = file.execs.iter().flatten();
-    let execs = execs.map(|exec| {
+    let files = file.files.iter().flatten().map(|it| ("file", &*it.name, &it.after, &it.on));
+    let execs = file.execs.iter().flatten().map(|exec| {
         assert!(exec.command[0].starts_with('/') && !exec.timeout.is_zero());
         ("exec", &*exec.name, &exec.after, &exec.on)
     });

@@ -13,8 +13,9 @@ pub fn namespace(data: &[u8]) {
         return;
     };
     let shown = namespace.to_string();
-    let again = shown.parse::<Namespace>();
-    let again = again.unwrap_or_else(|error| panic!("{text:?} became {shown:?}: {error}"));
+    let again = shown
+        .parse::<Namespace>()
+        .unwrap_or_else(|error| panic!("{text:?} became {shown:?}: {error}"));
     assert_eq!(again.to_string(), shown);
     match text.strip_prefix("pid:") {
         Some(number) if !text.contains('/') => {

@@ -45,8 +45,7 @@ impl Case {
         let nothing = ops == 0 && report.conflicts().is_empty() && report.doubts().is_empty();
         assert_eq!(report.converged(), nothing, "{report:?}");
         assert!(sent >= report.applied().count());
-        let again = self.run(none, Claims::default(), stores);
-        let again = again.expect("the same input");
+        let again = self.run(none, Claims::default(), stores).expect("the same input");
         let all = |report: &Report| {
             let ops = report.ops();
             ops.map(|done| (done.op.clone(), done.outcome.clone())).collect::<Vec<_>>()
@@ -103,8 +102,8 @@ pub fn ledger(data: &[u8]) {
     });
     let claims: Option<Claims> = claims.collect();
     let mut recorded = MemoryLedger::default();
-    let owned = owned.into_iter().map(|(key, record)| (key, Claim::Ours(record)));
-    recorded.commit_outcomes(owned.collect()).expect("it is memory");
+    let ours = owned.into_iter().map(|(key, record)| (key, Claim::Ours(record)));
+    recorded.commit_outcomes(ours.collect()).expect("it is memory");
     recorded.begin(open).expect("nothing is open yet");
     let readable = claims.is_some();
     let claims = claims.unwrap_or_default();

@@ -155,8 +155,8 @@ pub fn batch(data: &[u8]) {
         })
     } else {
         socket.send_batch(&mut batch)
-    };
-    let outcomes = outcomes.expect("it could be sent");
+    }
+    .expect("it could be sent");
     assert_eq!(outcomes.len(), count, "one outcome for each");
     let news = all.iter().filter(|message| {
         echoed

@@ -19,15 +19,13 @@ pub fn sysctl(data: &[u8]) {
         return;
     };
     let now = parts.next().unwrap_or_default();
-    let key = key.parse::<Key>();
-    let value = value.parse::<Value>();
+    let (key, value) = (key.parse::<Key>(), value.parse::<Value>());
     if let Ok(key) = &key {
         let shown = key.to_string();
         assert_eq!(&shown.parse::<Key>().expect("it is shown as a key"), key);
         assert_eq!(&key.path().parse::<Key>().expect("its path is a key"), key);
-        let path = key.file();
-        let path = path.strip_prefix("/proc/sys/net").expect("below net");
-        let mut parts = path.components();
+        let file = key.file();
+        let mut parts = file.strip_prefix("/proc/sys/net").expect("below net").components();
         assert!(parts.all(|part| matches!(part, std::path::Component::Normal(_))));
     }
     if let Ok(value) = &value {

@@ -90,8 +90,7 @@ impl Monitor {
     pub fn children(&mut self, path: &str, prefix: &str) -> Result<Vec<String>> {
         let children = self.run::<qmp::qom_list>(json!({ "path": path }))?;
         let names = children.into_iter().map(|child| child.name);
-        let names = names.filter_map(|name| name.strip_prefix(prefix).map(str::to_owned));
-        Ok(names.collect())
+        Ok(names.filter_map(|name| name.strip_prefix(prefix).map(str::to_owned)).collect())
     }
 }
 

@@ -238,9 +238,9 @@ impl Watch {
         declared.cautions().iter().for_each(|it| reporter.note(it));
         let joined = match &declared.file.settings.world {
             Some(named) => Some(join(named, &declared, &agent, &state, &reporter, {
-                let loops = loops.clone();
+                let replaced = loops.clone();
                 Box::new(move |error| {
-                    loops.fail(error!("{error}").context("the store is another one now"));
+                    replaced.fail(error!("{error}").context("the store is another one now"));
                 })
             })?),
             None => None,
@@ -316,8 +316,7 @@ impl Watch {
         let Handle { loops, reporter, .. } = handle.clone();
         let in_force = reloader.in_force.clone();
         let make_world = reloader.exporting.clone().map(|exporting| {
-            let (in_force, loops) = (in_force.clone(), loops.clone());
-            let reporter = reporter.clone();
+            let (in_force, loops, reporter) = (in_force.clone(), loops.clone(), reporter.clone());
             Box::new(move || WorldVertices {
                 collector: Box::new(CollectorVertex {
                     in_force: in_force.clone(),

@@ -101,9 +101,9 @@ impl Store for EtcdStore {
 
     fn commit(&self, compares: &[Compare], writes: &[Write]) -> Result<Option<Revision>, Error> {
         self.limits().check_transaction(compares, writes)?;
-        let compares = compares.iter().map(compare).collect::<Result<Vec<_>, _>>()?;
-        let writes: Vec<_> = writes.iter().map(write).collect();
-        let txn = Txn::new().when(compares).and_then(writes);
+        let txn = Txn::new()
+            .when(compares.iter().map(compare).collect::<Result<Vec<_>, _>>()?)
+            .and_then(writes.iter().map(write).collect::<Vec<_>>());
         self.call(Repeat::Never, move |endpoints, client| commit(endpoints, client, txn.clone()))
     }
 

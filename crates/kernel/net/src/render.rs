@@ -86,8 +86,10 @@ impl Op {
                 format!("would take along {} {}", ip_object(object), object.spec(devices))
             }
             Some(Hold::Forwarding(entry)) => {
-                let dev = devices.name(entry.dev).map(|name| format!(" dev {name}"));
-                let dev = dev.unwrap_or_default();
+                let dev = match devices.name(entry.dev) {
+                    Some(name) => format!(" dev {name}"),
+                    None => String::new(),
+                };
                 format!("would take along forwarding entry {}{dev}", entry.lladdr)
             }
             Some(hold) => hold.to_string(),

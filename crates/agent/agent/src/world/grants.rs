@@ -76,8 +76,10 @@ fn check_of(named: &file::World, ledger: &impl Ledger) -> Result<Option<GrantsCh
     let Some(seen) = ledger.owned()?.remove(&entry(key)) else {
         return Ok(Some(check));
     };
-    let check = check.with_seen(&String::from_utf8_lossy(&seen));
-    check.map(Some).context("the ledger does not say which grants were seen last")
+    check
+        .with_seen(&String::from_utf8_lossy(&seen))
+        .map(Some)
+        .context("the ledger does not say which grants were seen last")
 }
 
 /// The key of the record in the ledger.

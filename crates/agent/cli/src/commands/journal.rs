@@ -230,8 +230,12 @@ fn repair(format: Format, file: &Path, accept_loss: bool) -> Result<u8> {
     let what = lost.unwrap_or("nothing");
     output::print(|out| match (format, kept) {
         (Format::Json, kept) => {
-            let kept = kept.map(|kept| LossyPath(kept.as_path()));
-            output::write_json(out, &RepairRecord { file: LossyPath(file), lost: what, kept })
+            let record = RepairRecord {
+                file: LossyPath(file),
+                lost: what,
+                kept: kept.map(|kept| LossyPath(kept.as_path())),
+            };
+            output::write_json(out, &record)
         }
         (_, None) => writeln!(out, "{shown}: whole, nothing to repair"),
         (_, Some(kept)) => writeln!(

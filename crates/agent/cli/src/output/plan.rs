@@ -181,8 +181,8 @@ impl Serialize for Record<'_> {
         let len = 5 + usize::from(self.0.snapshot.is_some());
         let mut out = serializer.serialize_struct("Plan", len)?;
         out.serialize_field("ops", &Ops(self.0))?;
-        let conflicts = conflicts.iter().map(|it| ConflictRecord::new(it, devices));
-        out.serialize_field("conflicts", &List(conflicts))?;
+        let refused = conflicts.iter().map(|it| ConflictRecord::new(it, devices));
+        out.serialize_field("conflicts", &List(refused))?;
         let adopted = adopted
             .iter()
             .map(|object| AdoptedRecord { kind: object.kind(), object: object.spec(devices) });

@@ -199,15 +199,11 @@ mod tests {
     fn runs_at_the_same_time_agree_on_a_password_and_leave_nothing_else() {
         let directory = std::env::temp_dir().join(format!("trueup-init-{}", std::process::id()));
         trueup_testkit::empty_directory(&directory).unwrap();
-        let runs: Vec<_> = (0..8)
-            .map(|_| {
-                thread::spawn({
-                    let directory = directory.clone();
-                    move || Passwords::open(&directory).unwrap().of("a").unwrap()
-                })
-            })
-            .collect();
-        let read: BTreeSet<String> = runs.into_iter().map(|run| run.join().unwrap()).collect();
+        let read: BTreeSet<String> = thread::scope(|scope| {
+            let open = || Passwords::open(&directory).unwrap().of("a").unwrap();
+            let runs = Vec::from_iter((0..8).map(|_| scope.spawn(open)));
+            runs.into_iter().map(|run| run.join().unwrap()).collect()
+        });
         assert_eq!(read.len(), 1, "{read:?}");
         assert_eq!(read.first().unwrap().len(), 32);
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
