@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use crate::error::{Result, with_causes};
 use trueup_graph::{Failure, RunContext, Snapshot, Verdict};
-use trueup_net::Kind;
+use trueup_net::{self as net, Kind};
 use trueup_reconcile::{Claim, ErrorClass, Ledger, MemoryLedger, Outcome};
-use trueup_rtnl::{Explanation, Planned, Query, Rtnl};
+use trueup_rtnl::{self as rtnl, Explanation, Query, Rtnl};
 use trueup_world::Accepted;
 
 use crate::agent::Agent;
@@ -23,7 +23,9 @@ use crate::world;
 /// What a run would do.
 pub struct Plan {
     /// To the network.
-    pub network: Planned,
+    pub network: net::Plan,
+    /// What was observed of the network.
+    pub observed: rtnl::Snapshot,
     /// To sysctls.
     pub settings: Vec<Box<dyn PassReport>>,
     /// By the name of each section that a user's crate has added: the report of a pass that may
@@ -43,7 +45,7 @@ impl Plan {
 
     /// Returns true if all is as declared, as far as is known.
     pub fn is_converged(&self) -> bool {
-        self.network.is_converged()
+        is_converged(&self.network, &self.observed)
             && self.reports().all(|report| report.converged())
             && self.sections.iter().all(|(_, result)| result.is_ok())
             && self.snapshot.as_ref().is_none_or(is_in_place)
@@ -56,7 +58,7 @@ impl Plan {
         world: Option<WorldVertices>,
         state: Option<&StateFile>,
     ) -> Result<Snapshot> {
-        let ops = self.network.plan.ops.iter();
+        let ops = self.network.ops.iter();
         let mut kinds: BTreeSet<_> = ops.map(|op| op.object.kind().name()).collect();
         self.settings.iter().for_each(|it| it.outcomes(&mut |op| kinds.extend([op.kind])));
         let (verdicts, ledger) = (self.verdicts.clone(), ledger(state, LedgerOf::Graph)?);
@@ -65,10 +67,15 @@ impl Plan {
 
     /// Returns true if a run would try nothing, as far as is known.
     pub fn is_empty(&self) -> bool {
-        self.network.plan.is_empty()
+        self.network.is_empty()
             && self.reports().all(is_idle)
             && self.snapshot.as_ref().is_none_or(is_in_place)
     }
+}
+
+/// Returns true if the kernel is as desired, and known to be.
+fn is_converged(network: &net::Plan, observed: &rtnl::Snapshot) -> bool {
+    network.is_empty() && observed.is_complete()
 }
 
 /// Returns true if a pass would try nothing, but for what could not be read and may be as declared.
@@ -174,23 +181,20 @@ impl Agent {
                     settings.push(report);
                     verdict
                 }
-                (None, Ok(network)) if of == Part::LINKS => {
-                    let mut ops = network.plan.ops.iter();
+                (None, Ok((network, _))) if of == Part::LINKS => {
+                    let mut ops = network.ops.iter();
                     let has_link = ops.any(|op| op.object.kind() == Kind::Link);
                     Ok(if has_link { Verdict::WouldChange } else { Verdict::InPlace })
                 }
-                (None, Ok(network)) => verdict(network.is_converged(), network.plan.is_empty()),
+                (None, Ok((network, observed))) => {
+                    verdict(is_converged(network, observed), network.is_empty())
+                }
                 (None, Err(_)) => continue,
             };
             verdicts.push((of, verdict));
         }
-        Ok(Plan {
-            network: network.map_err(|error| declared.explain(error.into()))?,
-            settings,
-            sections,
-            snapshot: None,
-            verdicts,
-        })
+        let (network, observed) = network.map_err(|error| declared.explain(error.into()))?;
+        Ok(Plan { network, observed, settings, sections, snapshot: None, verdicts })
     }
 
     /// Returns the journal, for what only reads. Where no directory is usable the ledger is empty,

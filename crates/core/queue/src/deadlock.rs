@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::lane::LaneId;
 use crate::task::Job;
-use crate::{Error, ErrorKind, sync};
+use crate::{Error, sync};
 
 /// A lane among those of all queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,7 +84,7 @@ pub(crate) fn enter(awaited: Place, job: Arc<dyn Job>) -> Result<Option<Waiting>
     let mut next = Some(awaited);
     while let Some(place) = next {
         if place == own {
-            return Err(Error::new(ErrorKind::Deadlock));
+            return Err(Error::Deadlock);
         }
         next = waits.get(&place).filter(is_open).map(|wait| wait.awaited);
     }
@@ -92,7 +92,7 @@ pub(crate) fn enter(awaited: Place, job: Arc<dyn Job>) -> Result<Option<Waiting>
         waiting.queue == own.queue && wait.awaited.queue == own.queue && is_open(wait)
     });
     if awaited.queue == own.queue && others.count() + 1 >= workers {
-        return Err(Error::new(ErrorKind::Deadlock));
+        return Err(Error::Deadlock);
     }
     waits.insert(own, Wait { awaited, job });
     Ok(Some(Waiting(own)))

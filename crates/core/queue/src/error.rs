@@ -2,19 +2,13 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 
 /// An error of a queue, or of a wait for a ticket.
 #[derive(Clone, Debug)]
-pub struct Error {
-    kind: ErrorKind,
-    cause: Option<Arc<dyn StdError + Send + Sync>>,
-}
-
-/// The kinds of [`Error`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum ErrorKind {
+pub enum Error {
     /// The timeout passed first. The job goes on, and the ticket can be waited for again.
     Timeout,
     /// The wait was refused, because it could not end: what it is for needs the job that waits to
@@ -22,57 +16,30 @@ pub enum ErrorKind {
     Deadlock,
     /// The outcome of the ticket was returned before.
     Taken,
-    /// The operating system refused a thread. Its error is [`source`](StdError::source), a
-    /// [`std::io::Error`].
-    Os,
-}
-
-impl Error {
-    /// Returns the kind of the error.
-    pub fn kind(&self) -> ErrorKind {
-        self.kind
-    }
-
-    /// True if the timeout passed first.
-    pub fn is_timeout(&self) -> bool {
-        self.kind == ErrorKind::Timeout
-    }
-
-    /// True if the wait was refused because it could not end.
-    pub fn is_deadlock(&self) -> bool {
-        self.kind == ErrorKind::Deadlock
-    }
-
-    pub(crate) fn new(kind: ErrorKind) -> Self {
-        Error { kind, cause: None }
-    }
-
-    pub(crate) fn os(cause: std::io::Error) -> Self {
-        Error { kind: ErrorKind::Os, cause: Some(Arc::new(cause)) }
-    }
+    /// The operating system refused a thread.
+    Os(Arc<io::Error>),
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.kind {
-            ErrorKind::Timeout => "not over within the time given: wait again, or cancel",
-            ErrorKind::Deadlock => {
+        f.write_str(match self {
+            Error::Timeout => "not over within the time given: wait again, or cancel",
+            Error::Deadlock => {
                 "would wait, in a job of the queue, for what needs that job to end first: submit \
                  the rest as another job instead"
             }
-            ErrorKind::Taken => "the outcome of this ticket was returned before",
-            ErrorKind::Os => "the operating system refused a thread",
-        })?;
-        match &self.cause {
-            Some(cause) => write!(f, ": {cause}"),
-            None => Ok(()),
-        }
+            Error::Taken => "the outcome of this ticket was returned before",
+            Error::Os(cause) => return write!(f, "the operating system refused a thread: {cause}"),
+        })
     }
 }
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.cause.as_deref().map(|cause| cause as _)
+        match self {
+            Error::Os(cause) => Some(&**cause),
+            _ => None,
+        }
     }
 }
 

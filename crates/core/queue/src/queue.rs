@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::shared::Shared;
 use crate::submission::Terms;
 use crate::sync::{after, now};
-use crate::{Config, Error, ErrorKind, Rejected, Stats, Ticket, Unfinished, deadlock, worker};
+use crate::{Config, Error, Rejected, Stats, Ticket, Unfinished, deadlock, worker};
 
 /// A keyed serial queue: jobs of one key run one at a time, in order, and keys run in parallel.
 ///
@@ -39,13 +39,14 @@ impl<K: Hash + Eq + Send + 'static> Queue<K> {
     ///
     /// # Errors
     ///
-    /// [`Os`](ErrorKind::Os) if a thread cannot be started.
+    /// [`Os`](Error::Os) if a thread cannot be started.
     pub fn new(config: Config) -> Result<Self, Error> {
         let workers = config.workers.get();
         let queue = Queue { owner: Arc::new(Owner { shared: Arc::new(Shared::new(config)) }) };
         // Where one fails, dropping the queue ends the others.
         for number in 0..workers {
-            worker::start(&queue.owner.shared, number).map_err(Error::os)?;
+            worker::start(&queue.owner.shared, number)
+                .map_err(|error| Error::Os(Arc::new(error)))?;
         }
         Ok(queue)
     }
@@ -159,12 +160,12 @@ impl<K> Queue<K> {
     ///
     /// # Errors
     ///
-    /// [`Deadlock`](ErrorKind::Deadlock) if the call is from a job of this queue, which it would
+    /// [`Deadlock`](Error::Deadlock) if the call is from a job of this queue, which it would
     /// wait for. Nothing was closed.
     pub fn close_within(&self, timeout: Duration) -> Result<Unfinished<K>, Error> {
         let shared = &self.owner.shared;
         if deadlock::is_within_queue(shared.id) {
-            return Err(Error::new(ErrorKind::Deadlock));
+            return Err(Error::Deadlock);
         }
         let until = after(now(), timeout);
         shared.refuse();

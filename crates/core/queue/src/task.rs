@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use crate::panics::{catch, discard};
 use crate::sync::{Condvar, Mutex, into_inner, lock, now, wait_until};
-use crate::{Error, ErrorKind, Outcome, trace};
+use crate::{Error, Outcome, trace};
 
 /// The counters of a worker, which nothing else writes, on a cache line of its own.
 #[derive(Debug, Default)]
@@ -136,7 +136,7 @@ impl<F, T> Stage<F, T> {
     fn take_outcome(&mut self) -> Option<Result<Outcome<T>, Error>> {
         match mem::replace(self, Stage::Taken) {
             Stage::Ended(outcome) => Some(Ok(outcome)),
-            Stage::Taken => Some(Err(Error::new(ErrorKind::Taken))),
+            Stage::Taken => Some(Err(Error::Taken)),
             former => {
                 *self = former;
                 None
@@ -214,7 +214,7 @@ impl<F: FnOnce() -> T + Send, T: Send> Completion<T> for Task<F, T> {
                 return taken;
             }
             if now() >= until {
-                return Err(Error::new(ErrorKind::Timeout));
+                return Err(Error::Timeout);
             }
             locked.waiting += 1;
             locked = wait_until(&self.ended, locked, Some(until));

@@ -6,11 +6,11 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use crate::Error;
 use crate::deadlock::{self, Place};
 use crate::lane::LaneId;
 use crate::sync::{after, now};
 use crate::task::{Completion, Job};
-use crate::{Error, ErrorKind};
 
 /// What became of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -66,10 +66,10 @@ impl<T> Ticket<T> {
     ///
     /// # Errors
     ///
-    /// [`Timeout`](ErrorKind::Timeout): the job goes on, and the ticket stays good.
-    /// [`Deadlock`](ErrorKind::Deadlock), at once, if the call is from a job of a queue and could
+    /// [`Timeout`](Error::Timeout): the job goes on, and the ticket stays good.
+    /// [`Deadlock`](Error::Deadlock), at once, if the call is from a job of a queue and could
     /// not end: the ticket's job is of the same lane, or its lane waits for this one, or all
-    /// workers would wait. [`Taken`](ErrorKind::Taken).
+    /// workers would wait. [`Taken`](Error::Taken).
     pub fn wait(&self, timeout: Duration) -> Result<Outcome<T>, Error> {
         let until = after(now(), timeout);
         let _waiting = if self.task.has_ended() {
@@ -103,7 +103,7 @@ impl<T> Future for Ticket<T> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         if deadlock::is_within(this.place) && !this.task.has_ended() {
-            return Poll::Ready(Err(Error::new(ErrorKind::Deadlock)));
+            return Poll::Ready(Err(Error::Deadlock));
         }
         this.was_polled = true;
         this.task.poll(context.waker())

@@ -22,6 +22,11 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// Returns true if every kind was read whole. If not, the state is not called converged.
+    pub fn is_complete(&self) -> bool {
+        self.incomplete.is_empty()
+    }
+
     /// Notes that a kind was read, and why it is incomplete, if it is. The kind is complete if
     /// neither this read nor an earlier one was incomplete. Every read that adds to a snapshot
     /// calls this.

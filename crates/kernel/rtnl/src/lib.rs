@@ -20,7 +20,6 @@ mod why;
 pub use error::{Error, ErrorKind};
 pub use options::Options;
 pub use ownership::{ledger_scope, ledger_scope_of};
-pub use pass::Planned;
 pub use report::{OwnershipRule, Report};
 pub use round::OpOutcome;
 pub use source::Rtnl;

@@ -38,7 +38,6 @@ use crate::{Error, Options};
 
 pub(crate) use observe::require_all_links;
 pub(crate) use plan::PassPlan;
-pub use plan::Planned;
 
 /// What was read on the keys of a pass, and what follows from it.
 #[derive(Debug, Default)]

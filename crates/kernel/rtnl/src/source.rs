@@ -5,7 +5,7 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
-use trueup_net::{Desired, Kind, Kinds};
+use trueup_net::{Desired, Kind, Kinds, Plan};
 use trueup_netlink::{Namespace, NamespaceId};
 use trueup_observe::{DirtySet, Observer, ReadScope, Snapshot};
 use trueup_reconcile::{
@@ -21,7 +21,7 @@ use crate::pass::baseline::Baseline;
 use crate::pass::mode::{Facts, Mode};
 use crate::pass::{Pass, PassPlan};
 use crate::why::{self, Explanation, Query};
-use crate::{Error, ErrorKind, Options, Planned, Report};
+use crate::{Error, ErrorKind, Options, Report};
 
 /// The rtnetlink source.
 ///
@@ -63,7 +63,9 @@ impl Rtnl {
         }
     }
 
-    /// Returns what a pass would do now. Changes nothing, neither in the kernel nor in the ledger.
+    /// Returns what a pass would do now, and what was observed: all that is managed, but of foreign
+    /// routes only those that matter to the plan. Of a kind that could not be read whole nothing is
+    /// deleted. Changes nothing, neither in the kernel nor in the ledger.
     ///
     /// # Errors
     ///
@@ -74,12 +76,12 @@ impl Rtnl {
         desired: &Desired,
         ledger: &dyn Ledger,
         options: &Options,
-    ) -> Result<Planned, Error> {
+    ) -> Result<(Plan, Snapshot), Error> {
         let connection = &mut self.open(scope, desired)?;
         let limits = PassLimits::default();
         let nothing = Kinds::NONE;
         let (_, next) = self.dry_run(connection, desired, ledger, options, &limits, nothing)?;
-        Ok(next.into())
+        Ok((next.plan, next.seen.snapshot))
     }
 
     /// Explains the objects that `query` asks about: what the kernel holds, whose it is and by what

@@ -17,10 +17,9 @@ pub(crate) fn plan(common: &Common, file: &Path) -> Result<ExitCode> {
     note_cautions(&declared);
     let plan = agent.plan(&declared)?;
     output::plan(common.format, &plan)?;
-    let network = &plan.network;
-    let missing = declared.all_missing(&network.plan.devices, agent.namespace());
+    let missing = declared.all_missing(&plan.network.devices, agent.namespace());
     missing.iter().for_each(output::note);
-    network.doubts.iter().for_each(output::note);
+    plan.observed.incomplete.iter().for_each(output::note);
     if plan.is_converged() {
         return Ok(ExitCode::SUCCESS);
     }

@@ -24,7 +24,7 @@ pub(crate) fn plan(format: Format, plan: &Plan) -> Result<()> {
                     .and_then(|()| write_lines(out, set.batch()));
             });
             written?;
-            write_lines(out, plan.network.plan.batch())?;
+            write_lines(out, plan.network.batch())?;
             let mut lines = sections(plan).into_iter().chain(beside(plan));
             lines.try_for_each(|line| writeln!(out, "# {line}"))
         }
@@ -80,7 +80,7 @@ fn text(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
     for line in lines {
         writeln!(out, "{line}")?;
     }
-    write_lines(out, plan.network.plan.text())?;
+    write_lines(out, plan.network.text())?;
     let beside = beside(plan);
     for line in sections(plan).iter().chain(&beside) {
         writeln!(out, "{line}")?;
@@ -100,7 +100,7 @@ fn text(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
 }
 
 fn counts(plan: &Plan) -> String {
-    let network = &plan.network.plan;
+    let network = &plan.network;
     let (mut create, mut change, mut delete, mut held, mut absent) = (0, 0, 0, 0, 0);
     let mut note = |op: &dyn OpText| match (is_due(op), op.action()) {
         (false, _) => absent += 1,
@@ -153,7 +153,6 @@ impl Serialize for Ops<'_> {
             }
         };
         settings(self.0, &mut |op| write(op, &mut out));
-        let network = &network.plan;
         let mut network_written = Ok(());
         for op in &network.ops {
             let record = op.record(&network.devices);
@@ -176,8 +175,7 @@ struct AdoptedRecord {
 
 impl Serialize for Record<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let network = &self.0.network;
-        let net::Plan { conflicts, adopted, notices, devices, .. } = &network.plan;
+        let net::Plan { conflicts, adopted, notices, devices, .. } = &self.0.network;
         let len = 5 + usize::from(self.0.snapshot.is_some());
         let mut out = serializer.serialize_struct("Plan", len)?;
         out.serialize_field("ops", &Ops(self.0))?;
@@ -188,7 +186,7 @@ impl Serialize for Record<'_> {
             .map(|object| AdoptedRecord { kind: object.kind(), object: object.spec(devices) });
         out.serialize_field("adopted", &List(adopted))?;
         out.serialize_field("notices", &List(notices.iter().map(|it| it.text(devices))))?;
-        let snapshot = snapshot_hash(&network.observed).to_string();
+        let snapshot = snapshot_hash(&self.0.observed.observed).to_string();
         out.serialize_field("snapshot", &snapshot)?;
         if let Some(snapshot) = &self.0.snapshot {
             out.serialize_field("vertices", &List(snapshot.vertices.iter().map(vertex_record)))?;

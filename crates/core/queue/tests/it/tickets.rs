@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use trueup_queue::{ErrorKind, Outcome, Ticket};
+use trueup_queue::{Error, Outcome, Ticket};
 
 use crate::support::*;
 
@@ -13,11 +13,11 @@ fn a_wait_has_a_bound_and_an_outcome_is_returned_once() {
     let queue = queue(1);
     let held = hold(&queue, 1);
     let ticket = queue.submit(1, || 7).unwrap();
-    assert!(ticket.wait(Duration::ZERO).unwrap_err().is_timeout());
-    assert!(ticket.wait(Duration::from_millis(2)).unwrap_err().is_timeout());
+    assert!(matches!(ticket.wait(Duration::ZERO), Err(Error::Timeout)));
+    assert!(matches!(ticket.wait(Duration::from_millis(2)), Err(Error::Timeout)));
     drop(held);
     assert_eq!(ticket.wait(Duration::MAX).unwrap(), Outcome::Done(7));
-    assert_eq!(ticket.wait(LONG).unwrap_err().kind(), ErrorKind::Taken);
+    assert!(matches!(ticket.wait(LONG), Err(Error::Taken)));
     assert!(!ticket.cancel());
     end(&queue);
 }
@@ -58,11 +58,9 @@ fn a_wait_in_a_job_for_its_own_lane_is_an_error_at_once() {
     let inner = queue.clone();
     let ticket = queue.submit(1, move || {
         let own = inner.submit(1, || ()).unwrap();
-        let waited = own.wait(LONG).unwrap_err().kind();
-        (waited, smol::block_on(own).unwrap_err().kind())
+        (own.wait(LONG).unwrap_err(), smol::block_on(own).unwrap_err())
     });
-    let deadlock = ErrorKind::Deadlock;
-    assert_eq!(done(&ticket.unwrap()), (deadlock, deadlock));
+    assert!(matches!(done(&ticket.unwrap()), (Error::Deadlock, Error::Deadlock)));
     end(&queue);
 }
 
@@ -81,10 +79,10 @@ fn a_wait_that_no_worker_is_left_for_is_an_error_at_once() {
     let inner = queue.clone();
     let ticket = queue.submit(1, move || {
         let other = inner.submit(2, || 7).unwrap();
-        (other.wait(LONG).unwrap_err().kind(), other)
+        (other.wait(LONG).unwrap_err(), other)
     });
-    let (kind, other) = done(&ticket.unwrap());
-    assert_eq!((kind, done(&other)), (ErrorKind::Deadlock, 7));
+    let (error, other) = done(&ticket.unwrap());
+    assert!(matches!((error, done(&other)), (Error::Deadlock, 7)));
     end(&queue);
 }
 
@@ -108,7 +106,7 @@ fn of_lanes_that_wait_for_each_other_the_last_gets_an_error() {
     }
     // The one that closes the circle fails at once; the other gets what it waits for.
     let (first, second) = (reported.recv().unwrap(), reported.recv().unwrap());
-    assert_eq!(first.1.unwrap_err().kind(), ErrorKind::Deadlock);
+    assert!(matches!(first.1, Err(Error::Deadlock)));
     second.1.unwrap();
     end(&queue);
 }
@@ -120,10 +118,10 @@ fn waits_for_lanes_of_two_queues_are_followed() {
     let ticket = one.submit(1, move || {
         // Waits in the other queue for the lane that this one is in.
         let back = outer.submit(1, || ()).unwrap();
-        let there = inner.submit(1, move || back.wait(LONG).unwrap_err().kind()).unwrap();
+        let there = inner.submit(1, move || back.wait(LONG).unwrap_err()).unwrap();
         done(&there)
     });
-    assert_eq!(done(&ticket.unwrap()), ErrorKind::Deadlock);
+    assert!(matches!(done(&ticket.unwrap()), Error::Deadlock));
     end(&one);
     end(&other);
 }

@@ -51,7 +51,7 @@ mod worker;
 
 pub use closing::{Unfinished, UnrunJob};
 pub use config::Config;
-pub use error::{Error, ErrorKind, Rejected};
+pub use error::{Error, Rejected};
 pub use queue::Queue;
 pub use stats::Stats;
 pub use ticket::{Outcome, Ticket};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::thread;
 
-use crate::{Config, ErrorKind, Outcome, Queue, Rejected, Ticket, sync};
+use crate::{Config, Error, Outcome, Queue, Rejected, Ticket, sync};
 
 /// Orders that each model is run under.
 const ORDERS: usize = 1_000;
@@ -336,7 +336,7 @@ fn of_lanes_that_wait_for_each_other_one_gets_an_error() {
         let results = receive.lock().unwrap();
         let errors: Vec<_> = results.iter().filter_map(|it| it.as_ref().err()).collect();
         assert!(errors.len() <= 1, "{results:?}");
-        assert!(errors.iter().all(|it| it.kind() == ErrorKind::Deadlock));
+        assert!(errors.iter().all(|it| matches!(it, Error::Deadlock)));
         drop(results);
         end(&queue);
     });

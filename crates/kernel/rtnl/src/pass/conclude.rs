@@ -32,7 +32,7 @@ impl Pass<'_> {
         let seen = left.is_some();
         let mut last = left.unwrap_or_default();
         let mut adopted = Vec::new();
-        let has_doubts = !last.seen.snapshot.incomplete.is_empty();
+        let has_doubts = !last.seen.snapshot.is_complete();
         let statuses = if seen {
             adopted = self.note_ownership(&mut last, &mut overwritten);
             let routes = self.desired.routes.as_ref();

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use trueup_net::internal::{Resolution, plan_with};
 use trueup_net::{Devices, Kind, Object, Observed, Plan, Reason};
-use trueup_observe::{DirtySet, Incomplete};
+use trueup_observe::DirtySet;
 
 use super::mode::{Conflicts, Keys};
 use super::{Observation, Pass};
@@ -20,38 +20,11 @@ use crate::ownership::record_key::{RecordKey, link_names, name_of};
 /// route.
 const MAX_APPEND_THEN_DELETE: usize = 256;
 
-/// What a pass would do, as of one observation.
-#[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub struct Planned {
-    /// The ops and conflicts.
-    pub plan: Plan,
-    /// What was observed: all that is managed, but of foreign routes only those that matter to the
-    /// plan.
-    pub observed: Observed,
-    /// Why some kinds could not be read whole. Of those nothing is deleted, and while there are
-    /// any the state is not called converged.
-    pub doubts: Vec<Incomplete>,
-}
-
-impl Planned {
-    /// Returns true if the kernel is as desired, and known to be.
-    pub fn is_converged(&self) -> bool {
-        self.plan.is_empty() && self.doubts.is_empty()
-    }
-}
-
 /// A plan, and what it was made from.
 #[derive(Debug, Default)]
 pub(crate) struct PassPlan {
     pub(crate) plan: Plan,
     pub(crate) seen: Observation,
-}
-
-impl From<PassPlan> for Planned {
-    fn from(PassPlan { plan, seen }: PassPlan) -> Planned {
-        Planned { plan, observed: seen.snapshot.observed, doubts: seen.snapshot.incomplete }
-    }
 }
 
 impl Pass<'_> {

@@ -30,7 +30,7 @@ impl Pass<'_> {
     /// each change is as good as a read of everything, and cheaper. No route takes another one
     /// along, all else was read before, and what another writer does after the echo is heard.
     pub(super) fn verification(&self, plan: &Plan, rounds: &Rounds, seen: &Observation) -> Verify {
-        let is_first = rounds.done.is_empty() && seen.snapshot.incomplete.is_empty();
+        let is_first = rounds.done.is_empty() && seen.snapshot.is_complete();
         let is_proof = self.mode.verify == Verify::Echo
             && is_first
             && is_echo_cheaper(plan, self.desired)

@@ -42,7 +42,8 @@ pub(crate) fn a_duplicate_address_is_never_called_converged() {
     wait_until("it is known", || flags().contains("dadfailed"));
     let planned =
         Rtnl::new().plan(&here, &desired(), &MemoryLedger::default(), &Options::default());
-    assert!(!planned.unwrap().is_converged());
+    let (plan, observed) = planned.unwrap();
+    assert!(!plan.is_empty() || !observed.is_complete());
     // Its rival may answer before a pass has read back what it made anew.
     wait_until("its detection runs again", || {
         let report = pass();

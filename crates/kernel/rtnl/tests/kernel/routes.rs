@@ -214,14 +214,13 @@ pub(crate) fn a_route_deleted_between_plan_and_apply_counts_as_deleted() {
     let wanted = BOTH.map(|(dst, a, _)| via(dst, a)).to_vec();
     let report = converge(&routes(wanted), &MemoryLedger::default());
     let here = Namespace::current();
-    let planned =
+    let (plan, _) =
         Rtnl::new().plan(&here, &routes(vec![]), report.ledger(), &Options::default()).unwrap();
-    assert_eq!(planned.plan.ops.len(), 2);
+    assert_eq!(plan.ops.len(), 2);
     for dst in dsts {
         ip(&["route", "delete", dst]);
     }
-    let outcomes =
-        apply(&planned.plan, &mut Socket::open(&here).unwrap(), &BTreeMap::new(), &|| true);
+    let outcomes = apply(&plan, &mut Socket::open(&here).unwrap(), &BTreeMap::new(), &|| true);
     assert_eq!(outcomes.outcomes, [Outcome::Applied, Outcome::Applied]);
 }
 
@@ -230,13 +229,12 @@ pub(crate) fn a_key_taken_between_plan_and_apply_is_left_to_the_writer() {
     uplinks(1);
     let here = Namespace::current();
     let wanted = BOTH.map(|(dst, a, _)| via(dst, a)).to_vec();
-    let planned = Rtnl::new()
+    let (plan, _) = Rtnl::new()
         .plan(&here, &routes(wanted), &MemoryLedger::default(), &Options::default())
         .unwrap();
     ip_batch(BOTH.map(|(dst, _, b)| format!("route add {dst} via {b} protocol static")));
     let before = BOTH.map(|(dst, _, _)| routes_to(dst));
-    let outcomes =
-        apply(&planned.plan, &mut Socket::open(&here).unwrap(), &BTreeMap::new(), &|| true);
+    let outcomes = apply(&plan, &mut Socket::open(&here).unwrap(), &BTreeMap::new(), &|| true);
     let failed = |outcome: &Outcome| matches!(outcome, Outcome::Failed(f) if f.errno == Some(17));
     assert!(outcomes.outcomes.iter().all(failed), "{outcomes:?}");
     assert_eq!(BOTH.map(|(dst, _, _)| routes_to(dst)), before);

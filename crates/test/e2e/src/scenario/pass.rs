@@ -26,11 +26,10 @@ impl Agent {
             Err(error) => return vec![line(format!("error {error}"))],
         };
         let planned = self.source.plan(namespace, &self.desired, &ledger, &self.options);
-        let planned = match planned {
+        let (plan, observed) = match planned {
             Ok(planned) => planned,
             Err(error) => return vec![line(format!("error {error}"))],
         };
-        let plan = &planned.plan;
         let mut lines = Vec::new();
         for op in &plan.ops {
             let reason = op.reason_text(&plan.devices);
@@ -39,7 +38,7 @@ impl Agent {
         for conflict in &plan.conflicts {
             lines.push(line(conflict_line(conflict, &plan.devices)));
         }
-        lines.extend(planned.doubts.iter().map(|doubt| line(format!("incomplete {doubt}"))));
+        lines.extend(observed.incomplete.iter().map(|doubt| line(format!("incomplete {doubt}"))));
         if lines.is_empty() {
             lines.push(line("nothing".to_owned()));
         }

@@ -375,11 +375,11 @@ impl Run {
 
     /// A second pass has nothing to do and sends nothing.
     fn still(&mut self, desired: &Desired) -> Result<(), String> {
-        let planned = Rtnl::new()
+        let (plan, observed) = Rtnl::new()
             .plan(&Namespace::current(), desired, &self.last, &Options::default())
             .map_err(|error| format!("planning again: {error}"))?;
-        if !planned.is_converged() {
-            return Err(format!("converged, but the next plan is {:?}", planned.plan));
+        if !plan.is_empty() || !observed.is_complete() {
+            return Err(format!("converged, but the next plan is {:?}", plan));
         }
         let mut changes = super::watches().then(Changes::watch);
         let remembered = self.last.clone();

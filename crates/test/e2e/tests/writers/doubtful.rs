@@ -114,17 +114,17 @@ impl Run {
                 return Ok(announced);
             }
             // One that remembers nothing.
-            let planned = Rtnl::new()
+            let (plan, seen) = Rtnl::new()
                 .plan(&here, desired, &self.ledger, &self.options)
                 .map_err(|error| error.to_string())?;
-            let ops = planned.plan.ops.iter();
-            let ops = ops.filter(|op| !is_silent(op, &planned.observed));
-            if ops.clone().next().is_none() && planned.doubts.is_empty() {
+            let ops = plan.ops.iter();
+            let ops = ops.filter(|op| !is_silent(op, &seen.observed));
+            if ops.clone().next().is_none() && seen.is_complete() {
                 return Ok(Drained::Nothing);
             }
-            let devices = &planned.plan.devices;
+            let devices = &plan.devices;
             let ops = ops.map(|op| op.command(devices));
-            wrong = ops.chain(planned.doubts.iter().map(|doubt| format!("{doubt:?}"))).collect();
+            wrong = ops.chain(seen.incomplete.iter().map(|doubt| format!("{doubt:?}"))).collect();
             // The kernel may be about to tell.
             thread::sleep(PATIENCE.1);
         }
