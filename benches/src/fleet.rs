@@ -18,7 +18,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use rustix::mount::{UnmountFlags, mount_bind, unmount};
 use trueup_loop::{Config, Error, Handle, Runner};
 use trueup_net::{
-    Address, Desired, IfName, Link, LinkKind, NextHop, NextHops, Object, Route, Scope, VethAttrs,
+    Address, Desired, IfName, Link, LinkKind, NextHop, NextHops, Object, Route, Scope,
 };
 use trueup_netlink::{Group, Multicast, Namespace, Socket, codec};
 use trueup_rtnl::{DEFAULT_PROTOCOL, Rtnl};
@@ -220,10 +220,8 @@ fn make(at: usize) -> Result<()> {
 
 fn desired(routes: u8) -> Result<Desired> {
     let (inside, outside): (IfName, IfName) = ("eth0".parse()?, "far0".parse()?);
-    let ends = [(inside, outside), (outside, inside)].map(|(name, peer)| {
-        let attrs = VethAttrs::default().with_peer(peer);
-        Link::new(name, LinkKind::Veth(attrs)).with_up(true)
-    });
+    let ends = [(inside, outside), (outside, inside)]
+        .map(|(name, peer)| Link::new(name, LinkKind::veth(peer)).with_up(true));
     let routes: Result<Vec<Route<IfName>>> = (0..routes).map(route).collect();
     Ok(Desired::default()
         .with_links(ends)

@@ -8,7 +8,6 @@ use netlink_packet_route::route::RouteMessage;
 use netlink_packet_route::rule::RuleMessage;
 use trueup_net::{
     Address, DuplicateDetection, LinkKind, Neighbour, Nexthop, ObjectKind as _, Route, Rule,
-    VethAttrs,
 };
 use trueup_netlink::codec::{self, KindCodec as _};
 use trueup_netlink::wire::{Attrs, Messages};
@@ -70,13 +69,13 @@ pub fn link(data: &[u8]) {
     if codec::link::create(&mut message, &link, 0, &codec::existing).is_ok() {
         let body = body(&message).to_vec();
         let theirs = LinkMessage::parse(&body);
-        if is_text(link.name.as_bytes()) && !matches!(link.kind, Some(LinkKind::Veth(_))) {
+        if is_text(link.name.as_bytes()) && !matches!(link.kind, Some(LinkKind::Veth { .. })) {
             theirs.expect("others can read it");
         }
         let (again, _) =
             codec::link::decode(&body).ok().flatten().expect("what was encoded can be read");
         link.alias = again.alias.clone();
-        if let Some(LinkKind::Veth(VethAttrs { peer, .. })) = &mut link.kind {
+        if let Some(LinkKind::Veth { peer, .. }) = &mut link.kind {
             *peer = None;
         }
         assert_eq!(again, link);

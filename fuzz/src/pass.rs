@@ -13,7 +13,7 @@ use trueup_netlink::Namespace;
 use trueup_netlink::codec::{self, KindCodec as _};
 use trueup_netlink::wire::{Attrs, Header, NLA_TYPE_MASK, NLM_F_ACK, NLM_F_DUMP, NLM_F_EXCL};
 use trueup_reconcile::{Claim, Ledger as _, MemoryLedger, PassInput, Report as _, Source as _};
-use trueup_rtnl::{OnConflict, Options, Ownership, Report, Rtnl};
+use trueup_rtnl::{Options, Ownership, Report, Rtnl};
 
 use crate::script::{self, messages};
 use crate::socket::answer_dump;
@@ -155,7 +155,7 @@ pub fn options(settings: &Settings) -> Option<Options> {
         .ok()?
         .with_adopt(settings.adopt)
         .with_adopt_protocols(settings.adopt_protocols)
-        .with_on_conflict(settings.on_conflict)
+        .with_take(settings.take)
         .with_grace(settings.grace.unwrap_or(Duration::ZERO));
     let each = settings.ownership.iter();
     Some(each.fold(options, |options, (kind, proof)| options.with_ownership(*kind, *proof)))
@@ -252,7 +252,7 @@ impl Allowed {
         let rows = |new| rows.iter().filter(move |row| row.header.kind == new).map(|row| row.body);
         let makes = request.flags & NLM_F_EXCL != 0;
         let deletes = request.kind & 3 == 1;
-        let takes = self.options.on_conflict() == OnConflict::Take && !deletes;
+        let takes = self.options.take() && !deletes;
         let is_named = |index: u64, name: &Value| {
             let mut links =
                 rows(codec::link::NEW).filter_map(|row| codec::link::decode(row).ok()?);

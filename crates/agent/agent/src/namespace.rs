@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use trueup_net::{Desired as Network, IfName, Kind, LinkKind, Route, RouteKey, VethAttrs};
+use trueup_net::{Desired as Network, IfName, Kind, LinkKind, Route, RouteKey};
 use trueup_reconcile::{
     Both, Drained, ErrorClass, Hints, Ledger, Ordered, OrderedError, OrderedReport, PassInput,
     Source, Subscribed,
@@ -94,7 +94,7 @@ fn declared_devices(network: &Network) -> BTreeSet<String> {
     let links = network.links.iter().flatten();
     let names = links.flat_map(|link| {
         let peer = match &link.kind {
-            Some(LinkKind::Veth(VethAttrs { peer, .. })) => *peer,
+            Some(LinkKind::Veth { peer, .. }) => *peer,
             _ => None,
         };
         [Some(link.name), peer].into_iter().flatten()

@@ -30,7 +30,7 @@ pub(crate) fn options(settings: &Settings, grace: Duration) -> Result<Options, r
         .with_registered_protocol(settings.protocol)?
         .with_adopt(settings.adopt)
         .with_adopt_protocols(settings.adopt_protocols)
-        .with_on_conflict(settings.on_conflict)
+        .with_take(settings.take)
         .with_grace(settings.grace.unwrap_or(grace))
         .with_max_deletes(settings.max_deletes.or(of_world))
         .with_domain(settings.domain.clone());
@@ -56,7 +56,7 @@ pub(crate) fn options_error(all: &Options, were: &Options, is_same_world: bool) 
     let differs = [
         ("adopt", now.adopt() != was.adopt()),
         ("adopt_protocols", now.adopt_protocols() != was.adopt_protocols()),
-        ("on_conflict", now.on_conflict() != was.on_conflict()),
+        ("on_conflict", now.take() != was.take()),
         ("grace", now.grace() != was.grace()),
         // The limit of a file that collects stays when `[world]` leaves it.
         ("max_deletes", now.max_deletes().is_some() && now.max_deletes() != was.max_deletes()),
@@ -74,7 +74,7 @@ pub(crate) fn options_error(all: &Options, were: &Options, is_same_world: bool) 
 
 #[cfg(test)]
 mod tests {
-    use trueup_net::{Domain, OnConflict, Ownership, Protocols};
+    use trueup_net::{Domain, Ownership, Protocols};
 
     use super::*;
 
@@ -105,7 +105,7 @@ mod tests {
             .with_protocol(117)
             .with_adopt(true)
             .with_adopt_protocols(Protocols::NONE.with(12))
-            .with_on_conflict(OnConflict::Take)
+            .with_take(true)
             .with_grace(Duration::from_millis(2500))
             .with_max_deletes(MaxDeletes::Number(7))
             .with_ownership([(Kind::Route, Ownership::Marker), (Kind::Link, Ownership::Ledger)])
@@ -116,7 +116,7 @@ mod tests {
             .unwrap()
             .with_adopt(true)
             .with_adopt_protocols(settings.adopt_protocols)
-            .with_on_conflict(OnConflict::Take)
+            .with_take(true)
             .with_grace(Duration::from_millis(2500))
             .with_max_deletes(MaxDeletes::Number(7))
             .with_ownership(Kind::Route, Ownership::Marker)
@@ -139,7 +139,7 @@ mod tests {
             ("protocol", was.clone().with_protocol(117).unwrap()),
             ("adopt", was.clone().with_adopt(true)),
             ("adopt_protocols", was.clone().with_adopt_protocols(Protocols::NONE.with(12))),
-            ("on_conflict", was.clone().with_on_conflict(OnConflict::Take)),
+            ("on_conflict", was.clone().with_take(true)),
             ("grace", was.clone().with_grace(Duration::ZERO)),
             ("max_deletes", was.clone().with_max_deletes(MaxDeletes::Number(1))),
             ("ownership", by_ledger.clone()),

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use trueup_net::{
-    DEFAULT_PROTOCOL, Domain, Kind, MaxDeletes, NexthopMode, OnConflict, Ownership, Protocols,
-    setters,
+    DEFAULT_PROTOCOL, Domain, Kind, MaxDeletes, NexthopMode, Ownership, Protocols, setters,
 };
 
 use crate::domain;
@@ -20,8 +19,7 @@ use crate::tables::TableNames;
 use crate::value::{Node, Result, Table, Value, fault};
 use crate::world::{self, World};
 
-const CONFLICT_WORDS: [(&str, OnConflict); 2] =
-    [("report", OnConflict::Report), ("take", OnConflict::Take)];
+const CONFLICT_WORDS: [(&str, bool); 2] = [("report", false), ("take", true)];
 
 const PROOF_WORDS: [(&str, Ownership); 2] =
     [("marker", Ownership::Marker), ("ledger", Ownership::Ledger)];
@@ -44,8 +42,8 @@ pub struct Settings {
     pub adopt: bool,
     /// The protocols of other agents whose objects may be adopted.
     pub adopt_protocols: Protocols,
-    /// What happens to a foreign object on a declared key.
-    pub on_conflict: OnConflict,
+    /// True if a foreign object on a declared key is replaced.
+    pub take: bool,
     /// How long an object stays that bears our marker and is not declared, at most a day; `None`
     /// leaves it to the caller.
     pub grace: Option<Duration>,
@@ -68,7 +66,7 @@ setters! { impl Settings {
     with_protocol_is_mine(protocol_is_mine: bool);
     with_adopt(adopt: bool);
     with_adopt_protocols(adopt_protocols: Protocols);
-    with_on_conflict(on_conflict: OnConflict);
+    with_take(take: bool);
     with_grace(grace: impl Into<Option<Duration>>);
     with_max_deletes(max_deletes: impl Into<Option<MaxDeletes>>);
     with_ownership(ownership: impl Into<BTreeMap<Kind, Ownership>>);
@@ -84,7 +82,7 @@ impl Default for Settings {
             protocol_is_mine: false,
             adopt: false,
             adopt_protocols: Protocols::NONE,
-            on_conflict: OnConflict::Report,
+            take: false,
             grace: None,
             max_deletes: None,
             ownership: BTreeMap::new(),
@@ -117,7 +115,7 @@ impl Settings {
             }
             SYSCTL_REVERT => self.sysctl_revert = parse::flag(value)?,
             ON_CONFLICT => {
-                self.on_conflict = parse::one_of(value, "answer to a conflict", &CONFLICT_WORDS)?;
+                self.take = parse::one_of(value, "answer to a conflict", &CONFLICT_WORDS)?;
             }
             GRACE => self.grace = Some(parse::seconds(value, MAX_GRACE)?),
             MAX_DELETES => self.max_deletes = Some(max_deletes(value)?),
@@ -155,8 +153,8 @@ impl Settings {
                 self.adopt_protocols.iter().map(|number| u32::from(number).into()).collect();
             table.set(ADOPT_PROTOCOLS, numbers);
         }
-        if self.on_conflict != OnConflict::Report {
-            table.set(ON_CONFLICT, parse::word(self.on_conflict, &CONFLICT_WORDS));
+        if self.take {
+            table.set(ON_CONFLICT, parse::word(self.take, &CONFLICT_WORDS));
         }
         table.set_some(GRACE, self.grace.map(parse::seconds_node));
         table.set_some(MAX_DELETES, self.max_deletes.map(max_deletes_node));

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use trueup::driver::{Event, Tried};
-use trueup::net::{RouteKey, VethAttrs};
+use trueup::net::RouteKey;
 use trueup::{
     Address, Config, Desired, IfName, Link, LinkKind, Loop, MemoryLedger, Namespace, NextHop,
     NextHops, Options, Prefix, Route, Rtnl,
@@ -84,11 +84,9 @@ fn main() -> Result<(), Error> {
 /// Two links, the gateways' subnet, and the routes of the feed's first message.
 fn at_start() -> Result<Desired, Error> {
     let (up, other): (IfName, IfName) = ("up0".parse()?, "up1".parse()?);
-    let pair = LinkKind::Veth(VethAttrs::default().with_peer(other));
-    let links = [
-        Link::new(up, pair).with_up(true),
-        Link::new(other, LinkKind::Veth(VethAttrs::default().with_peer(up))).with_up(true),
-    ];
+    let pair = LinkKind::veth(other);
+    let links =
+        [Link::new(up, pair).with_up(true), Link::new(other, LinkKind::veth(up)).with_up(true)];
     let routes = message(0)?.into_iter().filter_map(|update| match update {
         Update::Announce(prefix, via) => Some(route(prefix, via)),
         Update::Withdraw(_) => None,

@@ -33,7 +33,7 @@ pub(crate) use collateral::{Carriers, Collateral, Loss, OnAddresses};
 pub use forwarding::ForwardingEntry;
 pub use link::{
     BondAttrs, BondMode, BridgeAttrs, Link, LinkKey, LinkKind, LinkStatus, MacvlanAttrs,
-    MacvlanMode, VethAttrs, VlanAttrs, VlanProtocol, VxlanAttrs,
+    MacvlanMode, VlanAttrs, VlanProtocol, VxlanAttrs,
 };
 pub use neighbour::{Neighbour, NeighbourKey, NeighbourState};
 pub use nexthop::{Nexthop, NexthopTarget};

@@ -34,11 +34,11 @@ pub use kinds::{
     Kinds, Lifetimes, Link, LinkKey, LinkKind, LinkStatus, LostRoutes, MacvlanAttrs, MacvlanMode,
     Metric, Metrics, Neighbour, NeighbourKey, NeighbourState, NextHop, NextHops, Nexthop,
     NexthopTarget, NumberRange, Object, ObjectKey, ObjectKind, OfKind, Route, RouteKey, RouteType,
-    Rule, RuleAction, RuleKey, Scope, VethAttrs, VlanAttrs, VlanProtocol, VxlanAttrs, table,
+    Rule, RuleAction, RuleKey, Scope, VlanAttrs, VlanProtocol, VxlanAttrs, table,
 };
 pub use observed::Observed;
 pub use op::{Hold, Op, Reason};
-pub use ownership::{DEFAULT_PROTOCOL, MaxDeletes, OnConflict, Ownership};
+pub use ownership::{DEFAULT_PROTOCOL, MaxDeletes, Ownership};
 pub use ownership::{Owned, Policy};
 pub use plan::{Conflict, Notice, Plan, plan};
 pub use proof::proof;

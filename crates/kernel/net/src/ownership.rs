@@ -145,18 +145,6 @@ pub enum Ownership {
     Ledger,
 }
 
-/// What happens to a foreign object on a desired key.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OnConflict {
-    /// It stays, and the report says so.
-    #[default]
-    Report,
-    /// It is replaced where that can be done in place. Its former state is remembered, and restored
-    /// once the key is no longer desired.
-    Take,
-}
-
 /// The most objects of a kind that a pass deletes because they are no longer desired: a guard
 /// against a list that is empty, or short, by mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

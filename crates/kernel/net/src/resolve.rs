@@ -17,7 +17,7 @@ use crate::error::DesiredError;
 use crate::kinds::Check;
 use crate::kinds::{
     Authored, Canonical, Kind, Kinds, Link, LinkKind, Lists, Nexthop, Object, ObjectKey,
-    ObjectKind as _, OfKind, Registered, Route, RouteKey, VethAttrs,
+    ObjectKind as _, OfKind, Registered, Route, RouteKey,
 };
 use crate::observed::Observed;
 use crate::op::Hold;
@@ -369,8 +369,8 @@ fn pairs(links: &[Link<IfName>]) -> Result<(), DesiredError> {
     for (index, link) in links.iter().enumerate() {
         let Some(end) = link.peer() else { continue };
         let misfit = declared.get(&end).filter(|at| match &links[**at].kind {
-            None | Some(LinkKind::Veth(VethAttrs { peer: None })) => false,
-            Some(LinkKind::Veth(VethAttrs { peer: Some(peer) })) => *peer != link.name,
+            None | Some(LinkKind::Veth { peer: None }) => false,
+            Some(LinkKind::Veth { peer: Some(peer) }) => *peer != link.name,
             Some(_) => true,
         });
         let first = *makers.entry(end).or_insert(index);

@@ -26,7 +26,7 @@ pub use source::Rtnl;
 pub use why::{Entry, Explained, Explanation, Origin, Query, Step, Whose};
 
 pub use trueup_apply::{Failure, Outcome, Pending, Wait};
-pub use trueup_net::{DEFAULT_PROTOCOL, MaxDeletes, OnConflict, Ownership};
+pub use trueup_net::{DEFAULT_PROTOCOL, MaxDeletes, Ownership};
 pub use trueup_netlink::Namespace;
 pub use trueup_observe::{Incomplete, ReadScope, Snapshot};
 pub use trueup_reconcile::{Ledger, LedgerScope, MemoryLedger};

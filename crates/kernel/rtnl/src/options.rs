@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use trueup_net::{
-    DEFAULT_PROTOCOL, Domain, Kind, Kinds, MaxDeletes, OnConflict, Ownership, Protocols,
-};
+use trueup_net::{DEFAULT_PROTOCOL, Domain, Kind, Kinds, MaxDeletes, Ownership, Protocols};
 
 use crate::Error;
 
@@ -20,7 +18,7 @@ pub struct Options {
     by_ledger: Kinds,
     adopt: bool,
     adopt_protocols: Protocols,
-    on_conflict: OnConflict,
+    take: bool,
     grace: Duration,
     contention: (u32, Duration),
     domain: Arc<Domain>,
@@ -99,10 +97,12 @@ impl Options {
         Options { adopt_protocols, ..self }
     }
 
-    /// What is done about foreign objects on desired keys.
+    /// Replaces foreign objects on desired keys where that can be done in place. Their former state
+    /// is remembered, and restored once the keys are no longer desired. Not the default: they stay,
+    /// and the report says so.
     #[must_use]
-    pub fn with_on_conflict(self, on_conflict: OnConflict) -> Options {
-        Options { on_conflict, ..self }
+    pub fn with_take(self, take: bool) -> Options {
+        Options { take, ..self }
     }
 
     /// With the time for which an object is left alone that bears our marker and that this source
@@ -175,9 +175,9 @@ impl Options {
         self.adopt_protocols
     }
 
-    /// What is done about foreign objects on desired keys.
-    pub fn on_conflict(&self) -> OnConflict {
-        self.on_conflict
+    /// Returns true if foreign objects on desired keys are replaced.
+    pub fn take(&self) -> bool {
+        self.take
     }
 
     /// How long an orphan is left alone.
@@ -227,7 +227,7 @@ impl Default for Options {
             by_ledger: Kinds::NONE,
             adopt: false,
             adopt_protocols: Protocols::NONE,
-            on_conflict: OnConflict::default(),
+            take: false,
             grace: Duration::ZERO,
             contention: (3, Duration::from_secs(60)),
             domain: Arc::default(),

@@ -11,7 +11,7 @@ use trueup_net::{Kind, Kinds, Policy};
 use trueup_netlink::{Namespace, boot_id};
 use trueup_reconcile::LedgerScope;
 
-use crate::{Error, OnConflict, Options, Ownership};
+use crate::{Error, Options, Ownership};
 
 /// Returns the scope of the ledgers of `namespace`: its cookie, and the id of this boot.
 ///
@@ -50,7 +50,7 @@ pub(crate) fn policy(unstored: Kinds, options: &Options) -> Result<Policy, Error
         .with_unstored(unstored)
         .with_adopt(options.adopt())
         .with_adopt_protocols(options.adopt_protocols())
-        .with_take(options.on_conflict() == OnConflict::Take)
+        .with_take(options.take())
         .with_domain(Arc::clone(options.domain()))
         .with_strict(options.strict()))
 }

@@ -126,7 +126,7 @@ fn without_settings_the_network_is_the_only_part() {
 #[test]
 fn settings_of_declared_links_and_of_the_other_ends_of_pairs_are_a_part_of_their_own() {
     let peer: IfName = "vb".parse().unwrap();
-    let veth = LinkKind::Veth(VethAttrs::default().with_peer(peer));
+    let veth = LinkKind::veth(peer);
     let pair = Link::new("va".parse().unwrap(), veth);
     let names = [
         "net.ipv4.conf.default.rp_filter",

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 
 use trueup_net::{
     Address, Desired, Dev, IfName, Kinds, Link, LinkKind, Neighbour, NextHop, NextHops, Nexthop,
-    NexthopMode, NexthopTarget, Observed, Route, RouteType, Rule, VethAttrs,
+    NexthopMode, NexthopTarget, Observed, Route, RouteType, Rule,
 };
 use trueup_rtnl::DEFAULT_PROTOCOL;
 
@@ -106,9 +106,7 @@ impl Authorable for Link {
 
     fn devices(&self, names: &Names<'_>) -> BTreeSet<u32> {
         let peer = match &self.kind {
-            Some(LinkKind::Veth(VethAttrs { peer: Some(peer), .. })) => {
-                names.by_name.get(peer).copied()
-            }
+            Some(LinkKind::Veth { peer: Some(peer), .. }) => names.by_name.get(peer).copied(),
             _ => None,
         };
         let parents = self.parents().filter_map(|dev| index(*dev));

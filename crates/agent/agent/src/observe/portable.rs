@@ -100,7 +100,7 @@ fn strip_link(link: &mut Link<IfName>, mtus: &BTreeMap<IfName, Option<u32>>) -> 
 fn first_mtu(kind: Option<&LinkKind<IfName>>, below: Option<u32>) -> Option<u32> {
     match kind {
         None => Some(1500),
-        Some(LinkKind::Bridge(_) | LinkKind::Veth(_) | LinkKind::Ifb) => Some(1500),
+        Some(LinkKind::Bridge(_) | LinkKind::Veth { .. } | LinkKind::Ifb) => Some(1500),
         Some(LinkKind::Dummy | LinkKind::Bond(_) | LinkKind::Tun | LinkKind::Tap) => Some(1500),
         // IP6_MAX_MTU
         Some(LinkKind::Vrf { .. }) => Some(65_575),

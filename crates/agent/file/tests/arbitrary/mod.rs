@@ -301,7 +301,7 @@ fn link_kind() -> BoxedStrategy<LinkKind<IfName>> {
                     .with_ageing_time(ageing_time),
             )
         }),
-        of(name()).prop_map(|peer| LinkKind::Veth(VethAttrs::default().with_peer(peer))),
+        of(name()).prop_map(LinkKind::veth),
         vxlan(),
         vlan.prop_map(|(link, id, protocol)| LinkKind::Vlan(
             VlanAttrs::new(link, id).with_protocol(protocol)
@@ -430,16 +430,15 @@ pub(crate) fn settings() -> impl Strategy<Value = Settings> {
     ];
     let proof = select(vec![Ownership::Marker, Ownership::Ledger]);
     let ownership = prop::collection::btree_map(select(Kind::DECLARED.to_vec()), proof, 0..5);
-    let answer = select(vec![OnConflict::Report, OnConflict::Take]);
-    let flags = any::<(bool, bool)>();
+    let flags = any::<(bool, bool, bool)>();
     let protocols = vec(5..=255u8, 0..4);
     let max_deletes = prop_oneof![
         any::<u32>().prop_map(MaxDeletes::Number),
         (0..=100u8).prop_map(MaxDeletes::Percent),
     ];
     let proofs = (ownership, domain(), of(world()), of(max_deletes));
-    (10..=255u8, flags, protocols, answer, of(grace), proofs).prop_map(
-        |(protocol, (adopt, sysctl_revert), protocols, on_conflict, grace, proofs)| {
+    (10..=255u8, flags, protocols, of(grace), proofs).prop_map(
+        |(protocol, (adopt, take, sysctl_revert), protocols, grace, proofs)| {
             let (mut ownership, domain, world, max_deletes) = proofs;
             if let Some(proof) = ownership.get_mut(&Kind::Link) {
                 *proof = Ownership::Ledger;
@@ -449,7 +448,7 @@ pub(crate) fn settings() -> impl Strategy<Value = Settings> {
                 .with_protocol_is_mine(Protocols::registered_name(protocol).is_some())
                 .with_adopt(adopt)
                 .with_adopt_protocols(protocols.into_iter().collect())
-                .with_on_conflict(on_conflict)
+                .with_take(take)
                 .with_grace(grace)
                 .with_max_deletes(max_deletes)
                 .with_ownership(ownership)

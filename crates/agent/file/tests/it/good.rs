@@ -7,7 +7,7 @@ use std::time::Duration;
 use trueup_file::{File, Location, Settings, TableNames};
 use trueup_net::{
     DEFAULT_PROTOCOL, Family, FwMark, Kind, Lifetimes, LinkKind, Metric, NextHop, NextHops,
-    OnConflict, Ownership, Prefix, RouteType, Routes, RuleAction, Scope,
+    Ownership, Prefix, RouteType, Routes, RuleAction, Scope,
 };
 
 fn read(text: &str) -> File {
@@ -61,7 +61,7 @@ fn what_holds_for_the_whole_file_becomes_settings() {
     let expected = Settings::default()
         .with_protocol(117)
         .with_adopt(true)
-        .with_on_conflict(OnConflict::Take)
+        .with_take(true)
         .with_grace(Duration::from_millis(2500))
         .with_ownership(BTreeMap::from([
             (Kind::Route, Ownership::Marker),

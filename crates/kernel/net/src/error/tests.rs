@@ -1,5 +1,5 @@
 use crate::ownership::{Owned, Policy};
-use crate::{Desired, IfName, Kinds, Link, LinkKind, Observed, VethAttrs, VlanAttrs, plan};
+use crate::{Desired, IfName, Kinds, Link, LinkKind, Observed, VlanAttrs, plan};
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn vlan(text: &str, lower: &str) -> Link<IfName> {
 }
 
 fn veth(text: &str, peer: &str) -> Link<IfName> {
-    Link::new(name(text), LinkKind::Veth(VethAttrs { peer: Some(name(peer)) }))
+    Link::new(name(text), LinkKind::Veth { peer: Some(name(peer)) })
 }
 
 /// Returns what is wrong with one of two links, and with which.

@@ -15,8 +15,8 @@ use crate::kinds::{Located, Place};
 use crate::values::serial::stated;
 use crate::values::{Dev, IfName, LinkAddr};
 pub use attrs::{
-    BondAttrs, BondMode, BridgeAttrs, MacvlanAttrs, MacvlanMode, VethAttrs, VlanAttrs,
-    VlanProtocol, VxlanAttrs,
+    BondAttrs, BondMode, BridgeAttrs, MacvlanAttrs, MacvlanMode, VlanAttrs, VlanProtocol,
+    VxlanAttrs,
 };
 pub use link_kind::LinkKind;
 
@@ -319,7 +319,7 @@ impl<D> Link<D> {
     /// The other end of a veth pair.
     pub fn peer(&self) -> Option<IfName> {
         match self.kind {
-            Some(LinkKind::Veth(veth)) => veth.peer,
+            Some(LinkKind::Veth { peer }) => peer,
             _ => None,
         }
     }
@@ -402,7 +402,7 @@ impl Ordered for Link {
         match action {
             Action::Create => {
                 after.created.extend(own.map(|dev| (dev, at)));
-                if let Some(LinkKind::Veth(VethAttrs { peer: Some(peer) })) = &self.kind {
+                if let Some(LinkKind::Veth { peer: Some(peer) }) = &self.kind {
                     let peer = after.devices.dev(peer).filter(|dev| dev.is_planned());
                     after.created.extend(peer.map(|dev| (dev, at)));
                 }
@@ -448,7 +448,7 @@ impl Check for Link<IfName> {
             Some(LinkKind::Vlan(VlanAttrs { id, .. })) => {
                 must(*id < 4095, "a VLAN id is 0 to 4094")?
             }
-            Some(LinkKind::Veth(VethAttrs { peer })) => {
+            Some(LinkKind::Veth { peer }) => {
                 must(*peer != Some(self.name), "the two ends of a veth pair need two names")?;
             }
             Some(LinkKind::Other(_)) => return Err("a link of this kind cannot be desired"),
@@ -467,7 +467,7 @@ impl Check for Link<IfName> {
             "a macvlan of mode passthru has the address of its `link`: leave `address` out",
         )?;
         let peer = match &self.kind {
-            Some(LinkKind::Veth(VethAttrs { peer })) => peer.as_ref(),
+            Some(LinkKind::Veth { peer }) => peer.as_ref(),
             _ => None,
         };
         must(

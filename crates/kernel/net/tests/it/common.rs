@@ -12,8 +12,8 @@ use trueup_net::{
     Action, Address, AddressFlags, BridgeAttrs, Desired, DesiredError, Dev, Domain, Family, FwMark,
     IfName, Kind, Kinds, Lifetimes, Link, LinkKind, MacvlanAttrs, Metric, Neighbour,
     NeighbourState, NextHop, NextHops, Object, ObjectKey, ObjectKind, Observed, Op, Owned, Plan,
-    Policy, Prefix, Reason, Route, RouteType, Routes, Rule, RuleAction, Scope, VethAttrs,
-    VlanAttrs, VxlanAttrs, plan,
+    Policy, Prefix, Reason, Route, RouteType, Routes, Rule, RuleAction, Scope, VlanAttrs,
+    VxlanAttrs, plan,
 };
 
 pub(crate) const MARKER: u8 = 116;
@@ -122,8 +122,7 @@ pub(crate) fn rule() -> impl Strategy<Value = Rule> {
 fn link_kind() -> impl Strategy<Value = Option<LinkKind<IfName>>> {
     let bridge = prop::option::of(any::<bool>())
         .prop_map(|stp| LinkKind::Bridge(BridgeAttrs::default().with_stp(stp)));
-    let veth = prop::option::of(own())
-        .prop_map(|peer| LinkKind::Veth(VethAttrs::default().with_peer(peer)));
+    let veth = prop::option::of(own()).prop_map(LinkKind::veth);
     let vlan = (dev(), 1..3_u16).prop_map(|(link, id)| LinkKind::Vlan(VlanAttrs::new(link, id)));
     let vxlan = (1..3_u32, prop::option::of(dev()), prop::option::of(1..3_u8)).prop_map(
         |(id, link, ttl)| LinkKind::Vxlan(VxlanAttrs::new(id).with_link(link).with_ttl(ttl)),
@@ -328,7 +327,7 @@ impl World {
         self.observed.links.sort_by_key(|link| link.name);
         for link in &mut self.observed.links {
             let peer = match &link.kind {
-                Some(LinkKind::Veth(VethAttrs { peer, .. })) => *peer,
+                Some(LinkKind::Veth { peer, .. }) => *peer,
                 _ => None,
             };
             let fate = fate();
@@ -685,7 +684,7 @@ impl World {
             plan.ops.iter().any(|op| match &op.object {
                 Object::Link(link) if op.action == Action::Create => {
                     let peer = match link.kind {
-                        Some(LinkKind::Veth(VethAttrs { peer, .. })) => peer,
+                        Some(LinkKind::Veth { peer, .. }) => peer,
                         _ => None,
                     };
                     name == Some(link.name) || (name.is_some() && name == peer)
@@ -701,7 +700,7 @@ impl World {
         }
         let taken = |name: &IfName| self.observed.links.iter().any(|link| link.name == *name);
         let peer = match &link.kind {
-            Some(LinkKind::Veth(VethAttrs { peer: Some(peer), .. })) => taken(peer),
+            Some(LinkKind::Veth { peer: Some(peer), .. }) => taken(peer),
             _ => false,
         };
         op.action == Action::Create && peer
@@ -794,9 +793,9 @@ impl World {
             assert_eq!(find(self, link.name), None, "exists: {link:?}");
             let kind = link.kind.clone().unwrap();
             let mut ends = vec![(link.name, kind.clone())];
-            if let LinkKind::Veth(VethAttrs { peer: Some(peer), .. }) = kind {
+            if let LinkKind::Veth { peer: Some(peer), .. } = kind {
                 assert_eq!(find(self, peer), None, "exists: {peer:?}");
-                ends.push((peer, LinkKind::Veth(VethAttrs::default().with_peer(link.name))));
+                ends.push((peer, LinkKind::veth(link.name)));
             }
             for (name, kind) in ends {
                 let index = self.next;
@@ -857,7 +856,7 @@ impl World {
             }
         }
         let peer = match gone.kind {
-            Some(LinkKind::Veth(VethAttrs { peer, .. })) => peer,
+            Some(LinkKind::Veth { peer, .. }) => peer,
             _ => None,
         };
         let above = |link: &&Link| link.parents().any(|parent| *parent == dev);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use trueup_net::{
     Address, AddressFlags, Desired, Dev, Family, Hold, IfName, Kind, Kinds, Lifetimes, Link,
     LinkAddr, LinkKind, Neighbour, NextHop, NextHops, Object, Observed, Owned, Plan, Policy, Route,
-    RouteType, Routes, Rule, RuleAction, VethAttrs, VlanAttrs, VxlanAttrs, plan,
+    RouteType, Routes, Rule, RuleAction, VlanAttrs, VxlanAttrs, plan,
 };
 
 fn name(text: &str) -> IfName {
@@ -33,7 +33,7 @@ fn vlan<D>(link: D, id: u16) -> LinkKind<D> {
 }
 
 fn veth<D>(peer: &str) -> LinkKind<D> {
-    LinkKind::Veth(VethAttrs::default().with_peer(name(peer)))
+    LinkKind::veth(name(peer))
 }
 
 fn address<D>(dev: D, text: &str) -> Address<D> {

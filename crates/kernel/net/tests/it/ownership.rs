@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use trueup_net::{
     Action, Address, Desired, Dev, Family, Hold, IfName, Kind, Kinds, Lifetimes, Link, LinkKind,
     LinkStatus, Neighbour, NeighbourState, NextHop, NextHops, Object, ObjectKey, ObjectKind,
-    Observed, Owned, Plan, Policy, Protocols, Reason, Route, RouteType, Rule, RuleAction,
-    VethAttrs, plan,
+    Observed, Owned, Plan, Policy, Protocols, Reason, Route, RouteType, Rule, RuleAction, plan,
 };
 
 const MARKER: u8 = 116;
@@ -544,7 +543,7 @@ fn a_link_without_a_carrier_keeps_the_neighbours_that_go_with_one() {
 
 #[test]
 fn an_end_of_a_pair_that_is_not_ours_keeps_the_other() {
-    let veth = |peer| LinkKind::Veth(VethAttrs::default().with_peer(name(peer)));
+    let veth = |peer| LinkKind::veth(name(peer));
     let there = observed().with_links([seen(3, "v0", veth("v1")), seen(4, "v1", veth("v0"))]);
     let mut owned = recorded(there.links[0].clone());
     let plan = planned(&none(), &there, &owned, MARKER);

@@ -199,7 +199,7 @@ fn is_set_up_only(object: &Object) -> bool {
 fn other_end(object: &Object) -> Option<ObjectKey> {
     match object {
         Object::Link(link) => match &link.kind {
-            Some(trueup_net::LinkKind::Veth(veth)) => veth.peer.map(ObjectKey::Link),
+            Some(trueup_net::LinkKind::Veth { peer, .. }) => peer.map(ObjectKey::Link),
             _ => None,
         },
         _ => None,

@@ -7,7 +7,7 @@ use trueup_net::{
     Action, Address, AddressFlags, BondAttrs, BridgeAttrs, Conflict, Desired, Dev, Devices, Family,
     FwMark, Hold, IfName, Kinds, Lifetimes, Link, LinkKind, MacvlanAttrs, Metric, Neighbour,
     NeighbourState, NextHop, NextHops, Object, Observed, Op, Owned, Plan, Prefix, Reason, Route,
-    RouteType, Rule, RuleAction, Scope, VethAttrs, VlanAttrs, VlanProtocol, VxlanAttrs, plan,
+    RouteType, Rule, RuleAction, Scope, VlanAttrs, VlanProtocol, VxlanAttrs, plan,
 };
 
 fn name(text: &str) -> IfName {
@@ -29,7 +29,7 @@ fn links() -> Vec<Link> {
             .with_alias([])
             .with_group(0)
     };
-    let veth = |peer| LinkKind::Veth(VethAttrs::default().with_peer(name(peer)));
+    let veth = |peer| LinkKind::veth(name(peer));
     let bridge = trueup_net::BridgeAttrs::default()
         .with_stp(false)
         .with_vlan_filtering(false)
@@ -283,10 +283,7 @@ fn links_of_every_kind() {
         )),
         "link add name x link br0 type macvlan mode bridge"
     );
-    assert_eq!(
-        added(LinkKind::Veth(VethAttrs::default().with_peer(name("y")))),
-        "link add name x type veth peer name y"
-    );
+    assert_eq!(added(LinkKind::veth(name("y"))), "link add name x type veth peer name y");
     let mode = Some(trueup_net::BondMode::Dot3Ad);
     assert_eq!(
         added(LinkKind::Bond(BondAttrs::default().with_mode(mode).with_miimon(100))),
@@ -300,7 +297,7 @@ fn links_of_every_kind() {
 #[test]
 fn an_update_of_a_link_names_what_changes_and_what_it_was() {
     let was = links().remove(1);
-    let link = Link::new(name("v0"), LinkKind::Veth(VethAttrs::default()))
+    let link = Link::new(name("v0"), LinkKind::veth(None))
         .with_index(3)
         .with_up(true)
         .with_mtu(1500)

@@ -9,7 +9,7 @@ use trueup_net::{
     Address, AddressFlags, BondAttrs, BondMode, BridgeAttrs, Dev, Family, FwMark, IfName,
     IpNetwork, Label, Lifetimes, Link, LinkAddr, LinkKind, MacvlanAttrs, MacvlanMode, Metric,
     Metrics, Neighbour, NeighbourState, NextHop, NextHops, NumberRange, Object, ObjectKey, Prefix,
-    Route, RouteType, Rule, RuleAction, Scope, VethAttrs, VlanAttrs, VlanProtocol, VxlanAttrs,
+    Route, RouteType, Rule, RuleAction, Scope, VlanAttrs, VlanProtocol, VxlanAttrs,
 };
 
 fn name() -> impl Strategy<Value = IfName> {
@@ -86,7 +86,7 @@ fn link_kind() -> impl Strategy<Value = LinkKind> {
     let bond = (opt(select(BondMode::ALL)), any::<Option<u32>>());
     prop_oneof![
         attributes().prop_map(LinkKind::Bridge),
-        opt(name()).prop_map(|peer| LinkKind::Veth(VethAttrs::default().with_peer(peer))),
+        opt(name()).prop_map(LinkKind::veth),
         vxlan().prop_map(LinkKind::Vxlan),
         vlan.prop_map(|(link, id, protocol)| LinkKind::Vlan(
             VlanAttrs::new(link, id).with_protocol(protocol)
@@ -330,7 +330,7 @@ fn the_form_is_the_words_of_the_model() {
     assert_eq!(serde_json::to_string(&Object::from(route)).unwrap(), written);
 
     let name = "v0".parse().unwrap();
-    let mut link: Link = Link::new(name, LinkKind::Veth(VethAttrs::default()));
+    let mut link: Link = Link::new(name, LinkKind::veth(None));
     link.address = Some("02:00:00:00:00:09".parse().unwrap());
     link.master = Some(None);
     let written = r#"{"link":{"name":"v0","index":0,"kind":{"veth":{"peer":null}},"up":null,"mtu":null,"address":"02:00:00:00:00:09","master":null,"alias":null,"group":null}}"#;

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use trueup_net::{Action, Dev, IfName, Kind, Link, LinkAddr, LinkKind, LinkStatus, VethAttrs};
+use trueup_net::{Action, Dev, IfName, Kind, Link, LinkAddr, LinkKind, LinkStatus};
 
 use super::dump_query::{Consistency, DumpQuery, ReadScope};
 use super::kind_codec::{Change, KindCodec, Part, RefusalCause};
@@ -89,7 +89,7 @@ pub fn decode(body: &[u8]) -> Result<Option<(Link, LinkStatus)>, Undecodable> {
     }
     let below = lower.filter(|_| !elsewhere);
     let kind = link_kind::decode(info, below);
-    let is_veth = matches!(kind, LinkKind::Veth(_));
+    let is_veth = matches!(kind, LinkKind::Veth { .. });
     let link = Link::new(name.ok_or(lost("name"))?, kind)
         .with_index(index)
         .with_up(flags & IFF_UP != 0)
@@ -116,7 +116,7 @@ pub fn name_peers(links: &mut [(Link, LinkStatus)]) {
     let names: HashMap<u32, IfName> =
         links.iter().map(|(link, _)| (link.index, link.name)).collect();
     for (link, status) in links {
-        if let Some(LinkKind::Veth(VethAttrs { peer, .. })) = &mut link.kind {
+        if let Some(LinkKind::Veth { peer, .. }) = &mut link.kind {
             *peer = status.peer.and_then(|at| names.get(&at).copied());
         }
     }
@@ -148,7 +148,7 @@ pub fn create(
         .as_ref()
         .filter(|kind| kind.is_creatable())
         .ok_or(EncodeError::Refused("netlink cannot create such a link: it must exist"))?;
-    if matches!(kind, LinkKind::Veth(VethAttrs { peer: None, .. })) {
+    if matches!(kind, LinkKind::Veth { peer: None, .. }) {
         return Err(EncodeError::Refused("a veth needs the name of its peer"));
     }
     if link.index.max(peer_index) > INDEX_MAX {
@@ -371,8 +371,7 @@ mod tests {
 
     fn pair(index: u32) -> Link {
         let peer = Some("v1".parse().unwrap());
-        Link::new("v0".parse().unwrap(), LinkKind::Veth(VethAttrs::default().with_peer(peer)))
-            .with_index(index)
+        Link::new("v0".parse().unwrap(), LinkKind::veth(peer)).with_index(index)
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use trueup_net::{
     Address, Dev, Family, IfName, Link, LinkKind, Neighbour, NextHop, NextHops, Route, RouteType,
-    Rule, RuleAction, VethAttrs,
+    Rule, RuleAction,
 };
 use trueup_netlink::codec::{self, EncodeError, existing};
 use trueup_netlink::{Error, Namespace, Socket};
@@ -45,9 +45,7 @@ impl Hand {
     /// A pair of devices, up.
     pub(crate) fn devices(&mut self) {
         let peer = Some(name("w"));
-        let pair = Link::new(name("v"), LinkKind::Veth(VethAttrs::default().with_peer(peer)))
-            .with_index(ONE)
-            .with_up(true);
+        let pair = Link::new(name("v"), LinkKind::veth(peer)).with_index(ONE).with_up(true);
         self.send(|buffer| codec::link::create(buffer, &pair, OTHER, &existing));
         for index in [ONE, OTHER] {
             self.change(index, |link| link.up = Some(true));

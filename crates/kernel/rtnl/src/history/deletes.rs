@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use trueup_net::{
     Action, Desired, Dev, Hold, Kind, LinkKind, MaxDeletes, Object, Op, Plan, Prefix, Reason,
-    VethAttrs,
 };
 
 /// The deletes that exceed a limit.
@@ -109,9 +108,7 @@ pub(super) fn hold_collateral(plan: &mut Plan) {
         let spares = match &op.object {
             Object::Link(link) => {
                 let other = match &link.kind {
-                    Some(LinkKind::Veth(VethAttrs { peer: Some(peer), .. })) => {
-                        plan.devices.dev(peer)
-                    }
+                    Some(LinkKind::Veth { peer: Some(peer), .. }) => plan.devices.dev(peer),
                     _ => None,
                 };
                 [Some(Dev::index(link.index)), other].into_iter().flatten().find_map(|dev| {

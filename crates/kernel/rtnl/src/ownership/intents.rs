@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use trueup_net::{
-    Action, Dev, Devices, IfName, Kind, Link, LinkKind, Object, Op, Plan, Policy, Reason, VethAttrs,
+    Action, Dev, Devices, IfName, Kind, Link, LinkKind, Object, Op, Plan, Policy, Reason,
 };
 
 use super::ledger_view::LedgerView;
@@ -91,12 +91,12 @@ impl<'a> Intents<'a> {
     /// not: it is ours by its index.
     fn of_link(&self, op: &Op, link: &Link) -> Vec<(RecordKey, Option<Record>)> {
         let other = match &link.kind {
-            Some(LinkKind::Veth(VethAttrs { peer, .. })) => *peer,
+            Some(LinkKind::Veth { peer, .. }) => *peer,
             _ => None,
         };
         match (op.action, op.reason, op.was().as_deref()) {
             (Action::Create, ..) => {
-                let kind = LinkKind::Veth(VethAttrs::default().with_peer(link.name));
+                let kind = LinkKind::veth(link.name);
                 self.created(link.name, link.kind.clone())
                     .into_iter()
                     .chain(other.and_then(|name| self.created(name, Some(kind))))

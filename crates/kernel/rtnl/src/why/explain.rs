@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use trueup_apply::is_drawn_index;
 use trueup_net::{
     Action, Dev, Devices, Domain, IfName, Kind, Kinds, Link, LinkKind, Object, ObjectKey,
-    ObjectKind as _, Observed, OfKind, Owned, Ownership, Policy, VethAttrs, each_kind, proof,
+    ObjectKind as _, Observed, OfKind, Owned, Ownership, Policy, each_kind, proof,
 };
 use trueup_observe::{Observer, ReadScope, Snapshot};
 
@@ -138,7 +138,7 @@ fn nothing(
     match ours {
         Object::Link(link) => {
             let other = match &link.kind {
-                Some(LinkKind::Veth(VethAttrs { peer, .. })) => *peer,
+                Some(LinkKind::Veth { peer, .. }) => *peer,
                 _ => None,
             };
             let other = rows.links.iter().find(|link| Some(link.name) == other);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use trueup_loop::{Config, Loop};
-use trueup_net::{Desired, Lifetimes, LinkKind, Neighbour, NextHop, NextHops, Route, VethAttrs};
+use trueup_net::{Desired, Lifetimes, LinkKind, Neighbour, NextHop, NextHops, Route};
 use trueup_reconcile::Report as _;
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Rtnl};
 use trueup_testkit::{Kind, Snapshot, ip, ip_batch, uplinks, wait_until};
@@ -75,7 +75,7 @@ pub(crate) fn a_foreign_route_to_an_ipv6_subnet_holds_our_address_in_it() {
 }
 
 fn pair(mtu: u32) -> Desired {
-    let kind = LinkKind::Veth(VethAttrs::default().with_peer(name("v1")));
+    let kind = LinkKind::veth(name("v1"));
     Desired::default().with_links([up(kind, "v0").with_mtu(mtu)])
 }
 

@@ -1,7 +1,7 @@
 //! What the kernel removes as a side effect of what is done to a link: where that is another
 //! writer's, the op is held and names it.
 
-use trueup_net::{Desired, IfName, Link, LinkKind, VethAttrs, VxlanAttrs};
+use trueup_net::{Desired, IfName, Link, LinkKind, VxlanAttrs};
 use trueup_rtnl::MemoryLedger;
 use trueup_testkit::fields::is_static_entry;
 use trueup_testkit::{Kind, Snapshot, ip, ip_batch, ip_force, raw_dump};
@@ -13,7 +13,7 @@ fn links(links: impl IntoIterator<Item = Link<IfName>>) -> Desired {
 }
 
 fn pair() -> Link<IfName> {
-    let kind = LinkKind::Veth(VethAttrs::default().with_peer(name("v1")));
+    let kind = LinkKind::veth(name("v1"));
     up(kind, "v0")
 }
 
@@ -113,7 +113,7 @@ pub(crate) fn a_nexthop_object_on_a_bridge_holds_its_last_port() {
 pub(crate) fn a_nexthop_object_on_a_bridge_holds_one_of_its_last_two_ports() {
     ip_batch(["link add fb0 type bridge", "link set fb0 up"]);
     let veth = |one: &str, other| {
-        let kind = LinkKind::Veth(VethAttrs::default().with_peer(name(other)));
+        let kind = LinkKind::veth(name(other));
         port_of(Some("fb0"), up(kind, one))
     };
     let both =

@@ -5,9 +5,7 @@
 use std::sync::Arc;
 
 use trueup_journal::{Journal, JournalLedger};
-use trueup_net::{
-    Desired, Domain, IfName, Kind, Link, LinkKind, Neighbour, Rule, RuleAction, VethAttrs,
-};
+use trueup_net::{Desired, Domain, IfName, Kind, Link, LinkKind, Neighbour, Rule, RuleAction};
 use trueup_reconcile::{PassInput, Report as _, Source as _};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Ownership, Report, Rtnl, ledger_scope};
 use trueup_testkit::faults::{At, Fault, Faults};
@@ -100,11 +98,9 @@ pub(crate) fn what_the_ledger_proves_costs_two_syncs_a_pass_and_none_when_still(
 
 fn links<const N: usize>(names: [&str; N]) -> Desired {
     let link = |dev: &str| match dev.strip_prefix('v') {
-        Some(number) => Link::new(
-            name(dev),
-            LinkKind::Veth(VethAttrs::default().with_peer(name(&format!("w{number}")))),
-        )
-        .with_up(true),
+        Some(number) => {
+            Link::new(name(dev), LinkKind::veth(name(&format!("w{number}")))).with_up(true)
+        }
         None => bridge(dev),
     };
     Desired::default().with_links(names.map(link).to_vec())

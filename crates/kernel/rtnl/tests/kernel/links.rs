@@ -2,7 +2,7 @@
 
 use trueup_net::{
     Address, BridgeAttrs, Desired, Family, FwMark, IfName, Link, LinkKind, Rule, RuleAction,
-    VethAttrs, VxlanAttrs,
+    VxlanAttrs,
 };
 use trueup_reconcile::Report as _;
 use trueup_rtnl::{MemoryLedger, Pending, Wait};
@@ -92,7 +92,7 @@ pub(crate) fn a_writer_on_our_bridge_holds_its_delete() {
 /// address its neighbours, permanent ones too.
 pub(crate) fn a_writer_on_our_link_holds_the_changes_that_would_cost_him_his_objects() {
     let veth = |change: fn(&mut Link<IfName>)| {
-        let mut link = up(LinkKind::Veth(VethAttrs::default().with_peer(name("v1"))), "v0");
+        let mut link = up(LinkKind::veth(name("v1")), "v0");
         change(&mut link);
         links(vec![link])
     };
@@ -178,10 +178,8 @@ pub(crate) fn a_mark_without_a_mask_is_a_whole_mark() {
 
 /// A pair goes as one, and with either end what other writers have on the other.
 pub(crate) fn a_writer_on_the_other_end_holds_the_pair() {
-    let pair = links(vec![
-        up(LinkKind::Veth(VethAttrs::default().with_peer(name("v1"))), "v0"),
-        up(LinkKind::Veth(VethAttrs::default().with_peer(name("v0"))), "v1"),
-    ]);
+    let pair =
+        links(vec![up(LinkKind::veth(name("v1")), "v0"), up(LinkKind::veth(name("v0")), "v1")]);
     for other_writer in [
         "route add 10.50.0.0/16 dev v1 protocol static",
         "route add fd50::/32 dev v1 protocol static",

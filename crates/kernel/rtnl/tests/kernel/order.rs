@@ -4,8 +4,7 @@
 use std::collections::BTreeSet;
 
 use trueup_net::{
-    AddressFlags, Desired, IfName, Link, LinkKind, NextHop, NextHops, Route, Routes, VethAttrs,
-    VxlanAttrs,
+    AddressFlags, Desired, IfName, Link, LinkKind, NextHop, NextHops, Route, Routes, VxlanAttrs,
 };
 use trueup_reconcile::{PassInput, Report as _, Source as _};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Rtnl};
@@ -16,8 +15,7 @@ use crate::support::{address, converge, describe, name, nothing, pass, rows, up}
 
 fn pair() -> Vec<Link<IfName>> {
     let end = |dev: &str, peer: &str, lladdr: &str| {
-        up(LinkKind::Veth(VethAttrs::default().with_peer(name(peer))), dev)
-            .with_address(Some(lladdr.parse().unwrap()))
+        up(LinkKind::veth(name(peer)), dev).with_address(Some(lladdr.parse().unwrap()))
     };
     vec![end("v0", "v1", "02:00:00:00:00:01"), end("v1", "v0", "02:00:00:00:00:02")]
 }

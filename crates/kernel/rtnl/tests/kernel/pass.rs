@@ -2,7 +2,7 @@
 
 use trueup_net::{
     Address, BridgeAttrs, Desired, Family, IfName, Link, LinkKind, MacvlanAttrs, Neighbour,
-    NextHop, NextHops, Route, RouteType, Rule, RuleAction, VethAttrs,
+    NextHop, NextHops, Route, RouteType, Rule, RuleAction,
 };
 use trueup_reconcile::Report as _;
 use trueup_rtnl::MemoryLedger;
@@ -17,12 +17,10 @@ fn name(text: &str) -> IfName {
 fn everything() -> Desired {
     let up = |link: Link<IfName>| link.with_up(true);
     let bridge = up(Link::new(name("br0"), LinkKind::Bridge(BridgeAttrs::default())));
-    let mut port =
-        up(Link::new(name("v0"), LinkKind::Veth(VethAttrs::default().with_peer(name("v1")))));
+    let mut port = up(Link::new(name("v0"), LinkKind::veth(name("v1"))));
     port.master = Some(Some(name("br0")));
     port.alias = Some(b"a port".to_vec().into());
-    let other =
-        up(Link::new(name("v1"), LinkKind::Veth(VethAttrs::default().with_peer(name("v0")))));
+    let other = up(Link::new(name("v1"), LinkKind::veth(name("v0"))));
     let mut v6 = Address::new(name("br0"), "fd00::1/64".parse().unwrap());
     v6.flags = trueup_net::AddressFlags::NODAD;
     let via = |gateway: &str| NextHops::One(NextHop::via(gateway.parse().unwrap()));

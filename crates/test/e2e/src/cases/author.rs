@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use trueup_net::{Desired, Family, IfName, Link, LinkKind, ObjectKind as _, VethAttrs};
+use trueup_net::{Desired, Family, IfName, Link, LinkKind, ObjectKind as _};
 
 use super::links::links;
 use super::objects::{address, neighbour, rule};
@@ -42,7 +42,7 @@ pub fn desired(spec: &DesiredSpec, present: &BTreeSet<String>, clean: bool) -> D
     for link in declared {
         devices.insert(link.name.to_string());
         // Another writer's link of the name has no such peer, and no pass can give it one.
-        if let Some(LinkKind::Veth(VethAttrs { peer: Some(peer), .. })) = &link.kind
+        if let Some(LinkKind::Veth { peer: Some(peer), .. }) = &link.kind
             && !present.contains(&link.name.to_string())
         {
             devices.insert(peer.to_string());
@@ -54,9 +54,7 @@ pub fn desired(spec: &DesiredSpec, present: &BTreeSet<String>, clean: bool) -> D
                 || dev == "lo"
                 || declared.iter().any(|link| {
                     let is_peer = match &link.kind {
-                        Some(LinkKind::Veth(VethAttrs { peer: Some(peer), .. })) => {
-                            peer.to_string() == *dev
-                        }
+                        Some(LinkKind::Veth { peer: Some(peer), .. }) => peer.to_string() == *dev,
                         _ => false,
                     };
                     link.name == name(dev) || is_peer

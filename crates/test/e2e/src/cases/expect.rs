@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use trueup_net::{
     Address, Family, IfName, Link, LinkKind, MacvlanAttrs, Neighbour, NeighbourState, NextHop,
-    NextHops, Route, RouteType, Rule, RuleAction, VethAttrs,
+    NextHops, Route, RouteType, Rule, RuleAction,
 };
 use trueup_testkit::fields::{Fields, Hop, hops, is_reject};
 
@@ -80,7 +80,7 @@ pub fn link(link: &Link<IfName>) -> Fields {
             put(&mut fields, "stp", bridge.stp.map(u32::from));
             put(&mut fields, "ageing", bridge.ageing_time);
         }
-        Some(LinkKind::Veth(VethAttrs { peer, .. })) => put(&mut fields, "lower", *peer),
+        Some(LinkKind::Veth { peer, .. }) => put(&mut fields, "lower", *peer),
         Some(LinkKind::Vxlan(vxlan)) => {
             put(&mut fields, "id", Some(vxlan.id));
             put(&mut fields, "port", vxlan.port);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use trueup_net::{
-    BridgeAttrs, IfName, Link, LinkAddr, LinkKind, MacvlanAttrs, MacvlanMode, VethAttrs, VxlanAttrs,
+    BridgeAttrs, IfName, Link, LinkAddr, LinkKind, MacvlanAttrs, MacvlanMode, VxlanAttrs,
 };
 
 use super::author::{LINKS, ip, up};
@@ -30,8 +30,8 @@ pub(crate) fn links(specs: &[LinkSpec], clean: bool) -> Vec<Link<IfName>> {
                         }),
                     ),
             ),
-            "v0" => LinkKind::Veth(VethAttrs::default().with_peer(name("v1"))),
-            "v1" => LinkKind::Veth(VethAttrs::default().with_peer(name("v0"))),
+            "v0" => LinkKind::veth(name("v1")),
+            "v1" => LinkKind::veth(name("v0")),
             "vx0" => LinkKind::Vxlan(
                 VxlanAttrs::new(u32::from(spec.variant & 1) + 1)
                     .with_local((spec.variant & 2 != 0).then(|| ip(false, 3, 1)))

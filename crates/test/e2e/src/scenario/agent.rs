@@ -12,7 +12,7 @@ use trueup_journal::JournalLedger;
 use trueup_net::Desired;
 use trueup_netlink::{Namespace, Socket};
 use trueup_reconcile::{Hints, OpKey, Source, Status, Subscribed};
-use trueup_rtnl::{OnConflict, Options, Ownership, Rtnl};
+use trueup_rtnl::{Options, Ownership, Rtnl};
 
 pub(super) use host::Host;
 use host::JournalOwner;
@@ -105,7 +105,7 @@ fn options(settings: &Settings) -> Result<Options, trueup_rtnl::Error> {
         .with_registered_protocol(settings.protocol)?
         .with_adopt(settings.adopt)
         .with_adopt_protocols(settings.adopt_protocols)
-        .with_on_conflict(settings.on_conflict)
+        .with_take(settings.take)
         .with_grace(settings.grace.unwrap_or(Duration::ZERO))
         .with_max_deletes(settings.max_deletes)
         .with_domain(settings.domain.clone());
@@ -153,7 +153,7 @@ impl Agent {
 
     /// Returns true if it may override foreign objects.
     pub(super) fn may_override(&self) -> bool {
-        self.options.on_conflict() == OnConflict::Take
+        self.options.take()
     }
 
     /// Replaces its process by a new one.

@@ -14,7 +14,7 @@ use trueup_e2e::report::describe;
 use trueup_e2e::world::{Id, World};
 use trueup_net::{
     BondAttrs, BondMode, BridgeAttrs, Desired, Family, IfName, Link, LinkKind, MacvlanAttrs,
-    MacvlanMode, Notice, Object, Rule, RuleAction, VethAttrs, VlanAttrs, VxlanAttrs,
+    MacvlanMode, Notice, Object, Rule, RuleAction, VlanAttrs, VxlanAttrs,
 };
 use trueup_reconcile::{PassInput, Report as _, Source as _};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Report, Rtnl};
@@ -76,7 +76,7 @@ fn has(kind: &str) -> bool {
 fn first(topology: u16, kinds: &[&str]) -> Vec<Link<IfName>> {
     let bit = |at: u16| topology & (1 << at) != 0;
     let pair = |one: &str, other| {
-        let kind = |peer| LinkKind::Veth(VethAttrs::default().with_peer(name(peer)));
+        let kind = |peer| LinkKind::veth(name(peer));
         [up(kind(other), one)]
     };
     let mut links = Vec::from(pair("v0", "v1"));
@@ -252,7 +252,7 @@ fn change(desired: &mut Vec<Link<IfName>>, with: &mut Vec<IfName>, &(what, dev):
             Some(kind @ (LinkKind::Ifb | LinkKind::Dummy)) => {
                 *kind = LinkKind::Bridge(BridgeAttrs::default());
             }
-            Some(LinkKind::Veth(VethAttrs { peer, .. })) if dev == 0 => *peer = Some(name("v9")),
+            Some(LinkKind::Veth { peer, .. }) if dev == 0 => *peer = Some(name("v9")),
             _ => {}
         },
         6 => link.master = Some(None),
@@ -294,7 +294,7 @@ fn change(desired: &mut Vec<Link<IfName>>, with: &mut Vec<IfName>, &(what, dev):
         {
             link.master = Some(None);
         }
-        if let Some(LinkKind::Veth(VethAttrs { peer: Some(peer), .. })) = &mut link.kind
+        if let Some(LinkKind::Veth { peer: Some(peer), .. }) = &mut link.kind
             && *peer == name("v9")
             && link.name != name("v0")
         {
@@ -305,10 +305,10 @@ fn change(desired: &mut Vec<Link<IfName>>, with: &mut Vec<IfName>, &(what, dev):
         Some(
             LinkKind::Macvlan(MacvlanAttrs { link, .. }) | LinkKind::Vlan(VlanAttrs { link, .. }),
         ) => !links.iter().any(|other| other.name == *link),
-        Some(LinkKind::Veth(VethAttrs { peer: Some(peer), .. })) => links.iter().any(|other| {
+        Some(LinkKind::Veth { peer: Some(peer), .. }) => links.iter().any(|other| {
             other.name == *peer
                 && match &other.kind {
-                    Some(LinkKind::Veth(VethAttrs { peer, .. })) => *peer != Some(link.name),
+                    Some(LinkKind::Veth { peer, .. }) => *peer != Some(link.name),
                     _ => true,
                 }
         }),

@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use trueup::Source as _;
 use trueup::net::{
     Address, AddressFlags, BondAttrs, Desired, Family, IfName, Kind, Link, LinkAddr, LinkKind,
-    MacvlanAttrs, Neighbour, NextHop, NextHops, Prefix, Route, Rule, VethAttrs, VlanAttrs,
+    MacvlanAttrs, Neighbour, NextHop, NextHops, Prefix, Route, Rule, VlanAttrs,
 };
 use trueup::reconcile::{PassInput, Report as _};
 use trueup::rtnl::{MemoryLedger, Namespace, OpOutcome, Options, Outcome, Report, Rtnl};
@@ -268,7 +268,7 @@ impl Draw {
         link.group = link.group.map(|group| self.small(group));
         let other = |draw: &mut Draw| draw.of(names);
         match &mut link.kind {
-            Some(LinkKind::Veth(VethAttrs { peer, .. })) => {
+            Some(LinkKind::Veth { peer, .. }) => {
                 *peer = Some(format!("p{at}").parse().unwrap());
             }
             Some(LinkKind::Vxlan(vxlan)) => {

@@ -13,7 +13,7 @@ use trueup_e2e::desired::{address, name, nothing, up, via};
 use trueup_e2e::property;
 use trueup_net::{
     BridgeAttrs, Desired, IfName, Link, LinkKind, MacvlanAttrs, MacvlanMode, NextHop, NextHops,
-    Route, VethAttrs, VxlanAttrs,
+    Route, VxlanAttrs,
 };
 use trueup_reconcile::{PassInput, Report as _, Source as _};
 
@@ -143,7 +143,7 @@ fn bit(bits: u32, at: u32) -> bool {
 fn declared(bits: u32) -> Desired {
     let is = |at| bit(bits, at);
     let mut links: Vec<Link<IfName>> = Vec::new();
-    let peer = LinkKind::Veth(VethAttrs::default().with_peer(name("p1")));
+    let peer = LinkKind::veth(name("p1"));
     let mut pair = up(peer, "p0");
     let mut ifb = up(LinkKind::Ifb, "i0");
     if is(0) {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fastrand::Rng;
 use trueup_net::{
     Action, Desired, Dev, Devices, Family, IfName, Link, LinkKind, NextHop, NextHops, Nexthop,
-    NexthopTarget, Object, Observed, Op, Reason, Route, VethAttrs, with_object,
+    NexthopTarget, Object, Observed, Op, Reason, Route, with_object,
 };
 use trueup_netlink::codec::{self, KindCodec as _, Part};
 use trueup_netlink::{Batch, Namespace, Socket};
@@ -86,8 +86,7 @@ pub(crate) fn act(world: &World, setup: &Setup, act: &Act, slot: (usize, usize))
 pub(crate) fn make_base(world: &World) {
     let namespace = world.lock().kernel.namespace();
     let mut base = Desired::default();
-    let link =
-        Link::new(name("ext0"), LinkKind::Veth(VethAttrs::default().with_peer(name("ext1"))));
+    let link = Link::new(name("ext0"), LinkKind::veth(name("ext1")));
     base.links = Some(vec![link]);
     run_base(&namespace, &base);
     let up = |text: &str| {

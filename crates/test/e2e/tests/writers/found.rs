@@ -1,9 +1,9 @@
 //! What the properties have found, one situation a test.
 
 use trueup_e2e::desired::{name, nothing};
-use trueup_net::{Address, Desired, Link, LinkKind, Neighbour, VethAttrs, VxlanAttrs};
+use trueup_net::{Address, Desired, Link, LinkKind, Neighbour, VxlanAttrs};
 use trueup_reconcile::{Ledger as _, Report as _};
-use trueup_rtnl::{OnConflict, Options, Report};
+use trueup_rtnl::{Options, Report};
 use trueup_testkit::{Kind, Snapshot, ip, ip_batch, uplinks};
 
 use crate::ours::Ours;
@@ -16,7 +16,7 @@ fn converge(ours: &mut Ours, desired: &Desired) -> Report {
 }
 
 fn taking() -> Ours {
-    let options = Options::default().with_on_conflict(OnConflict::Take);
+    let options = Options::default().with_take(true);
     Ours::new(options, false)
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn a_link_under_the_name_of_an_end_that_goes_is_ours() {
     let up = |dev: &str, kind| Link::new(name(dev), kind).with_up(true);
     let pair = |one: &str, other: &str| {
         let peer = Some(name(other));
-        up(one, LinkKind::Veth(VethAttrs::default().with_peer(peer)))
+        up(one, LinkKind::veth(peer))
     };
     let vxlan = LinkKind::Vxlan(VxlanAttrs::new(1).with_port(4789));
     let links = |links| nothing().with_links(links);

@@ -18,7 +18,6 @@ use std::time::Duration;
 
 use trueup_e2e::property;
 use trueup_e2e::world::{Id, Place, World, derived};
-use trueup_rtnl::OnConflict;
 use trueup_testkit::fields::OURS;
 use trueup_testkit::{Action, Changes, Kind, RawMessage, quiet_netns};
 
@@ -32,7 +31,7 @@ const NLM_F_REPLACE: u16 = 0x100;
 pub(crate) fn whatever_he_does_while_we_pass_his_stays_and_ours_comes() {
     property::run("race", 8, act::case, |case| {
         quiet_netns();
-        let mut run = Run::start(case, OnConflict::Report);
+        let mut run = Run::start(case, false);
         race(&mut run, case).map_err(|wrong| run.describe(&wrong))
     });
 }

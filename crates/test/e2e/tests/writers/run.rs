@@ -8,7 +8,7 @@ use trueup_e2e::desired::nothing;
 use trueup_e2e::world::{Id, World, derived};
 use trueup_net::Desired;
 use trueup_reconcile::Report as _;
-use trueup_rtnl::{OnConflict, Options, Report};
+use trueup_rtnl::{Options, Report};
 use trueup_testkit::{Action, Changes, Kind};
 
 use crate::act::{Act, Case};
@@ -44,10 +44,10 @@ pub(crate) fn desired(spec: &DesiredSpec) -> Desired {
 }
 
 impl Run {
-    pub(crate) fn start(case: &Case, on_conflict: OnConflict) -> Run {
+    pub(crate) fn start(case: &Case, take: bool) -> Run {
         let other_writer = Actor::settle();
         let changes = Changes::watch();
-        let options = Options::default().with_on_conflict(on_conflict);
+        let options = Options::default().with_take(take);
         let ours = Ours::new(options, case.ledger);
         Run {
             other_writer,
@@ -58,7 +58,7 @@ impl Run {
             owners: Owners::new(!case.ledger),
             changes,
             base: World::look(),
-            taken: (on_conflict == OnConflict::Take).then(Taken::default),
+            taken: take.then(Taken::default),
         }
     }
 

@@ -2,14 +2,13 @@
 //! looked at.
 
 use trueup_e2e::property;
-use trueup_rtnl::OnConflict;
 use trueup_testkit::quiet_netns;
 
 use crate::act::{self, Case};
 use crate::run::{Run, desired};
 
 pub(crate) fn whatever_he_does_between_our_passes_his_stays_and_ours_comes() {
-    property::run("turns", 20, act::case, |case| turns(case, OnConflict::Report));
+    property::run("turns", 20, act::case, |case| turns(case, false));
 }
 
 /// What is desired takes the place of what is his there, nothing else does, and once it is no
@@ -22,13 +21,13 @@ pub(crate) fn what_is_taken_from_him_is_given_back() {
         for act in case.turns.iter_mut().flat_map(|turn| &mut turn.acts) {
             *act = act.clone().without_our_marker();
         }
-        turns(&case, OnConflict::Take)
+        turns(&case, true)
     });
 }
 
-fn turns(case: &Case, on_conflict: OnConflict) -> Result<(), String> {
+fn turns(case: &Case, take: bool) -> Result<(), String> {
     quiet_netns();
-    let mut run = Run::start(case, on_conflict);
+    let mut run = Run::start(case, take);
     in_turn(&mut run, case).map_err(|wrong| run.describe(&wrong))
 }
 

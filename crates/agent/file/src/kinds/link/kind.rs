@@ -1,8 +1,8 @@
 //! The kinds of links, with the keys that only some of them have.
 
 use trueup_net::{
-    BondAttrs, BondMode, BridgeAttrs, IfName, LinkKind, MacvlanAttrs, MacvlanMode, VethAttrs,
-    VlanAttrs, VlanProtocol, VxlanAttrs,
+    BondAttrs, BondMode, BridgeAttrs, IfName, LinkKind, MacvlanAttrs, MacvlanMode, VlanAttrs,
+    VlanProtocol, VxlanAttrs,
 };
 
 use super::{INT_MAX, own_name};
@@ -110,7 +110,7 @@ fn forward_delay(value: &Value<'_>) -> Result<u32> {
 
 fn read_veth(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
     let peer = fields.read("peer", own_name)?;
-    Ok(LinkKind::Veth(VethAttrs::default().with_peer(peer)))
+    Ok(LinkKind::veth(peer))
 }
 
 fn read_vlan(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
@@ -193,9 +193,7 @@ pub(super) fn write(kind: &LinkKind<IfName>, table: &mut Table<'static>) {
             table.set_some("forward_delay", bridge.forward_delay);
             table.set_some("ageing_time", bridge.ageing_time);
         }
-        LinkKind::Veth(VethAttrs { peer, .. }) => {
-            table.set_some("peer", peer.as_ref().map(parse::name_node))
-        }
+        LinkKind::Veth { peer, .. } => table.set_some("peer", peer.as_ref().map(parse::name_node)),
         LinkKind::Vxlan(vxlan) => write_vxlan(vxlan, table),
         LinkKind::Vlan(VlanAttrs { link, id, protocol, .. }) => {
             table.set("link", parse::name_node(link));

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 #[cfg(feature = "serde")]
 use crate::values::serial::by_word;
-use crate::values::{Dev, IfName, words};
+use crate::values::{Dev, words};
 
 /// The attributes of a bridge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -21,16 +21,6 @@ pub struct BridgeAttrs {
     /// How long a learnt address lasts, in hundredths of a second; with 0 none is learnt. A desired
     /// one is even.
     pub ageing_time: Option<u32>,
-}
-
-/// The attributes of a veth device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[non_exhaustive]
-pub struct VethAttrs {
-    /// The other end's name, given when the pair is created. Observed as `None` where the other
-    /// end lives in another namespace.
-    pub peer: Option<IfName>,
 }
 
 /// The attributes of a VLAN device.
@@ -123,10 +113,6 @@ setters! { impl BridgeAttrs {
     with_vlan_filtering(vlan_filtering: impl Into<Option<bool>>);
     with_forward_delay(forward_delay: impl Into<Option<u32>>);
     with_ageing_time(ageing_time: impl Into<Option<u32>>);
-} }
-
-setters! { impl VethAttrs {
-    with_peer(peer: impl Into<Option<IfName>>);
 } }
 
 setters! { impl VlanAttrs<D> {

@@ -3,10 +3,10 @@
 use std::ops::RangeInclusive;
 
 use super::{
-    BondAttrs, BridgeAttrs, Difference, MacvlanAttrs, MacvlanMode, VethAttrs, VlanAttrs,
-    VxlanAttrs, in_place, recreate,
+    BondAttrs, BridgeAttrs, Difference, MacvlanAttrs, MacvlanMode, VlanAttrs, VxlanAttrs, in_place,
+    recreate,
 };
-use crate::values::Dev;
+use crate::values::{Dev, IfName};
 
 /// What kind of interface it is (`IFLA_INFO_KIND`), with the attributes of that kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -17,7 +17,12 @@ pub enum LinkKind<D = Dev> {
     /// An Ethernet bridge.
     Bridge(BridgeAttrs),
     /// A pair of Ethernet devices.
-    Veth(VethAttrs),
+    #[non_exhaustive]
+    Veth {
+        /// The other end's name, given when the pair is created. Observed as `None` where the other
+        /// end lives in another namespace.
+        peer: Option<IfName>,
+    },
     /// A VXLAN tunnel endpoint.
     Vxlan(VxlanAttrs<D>),
     /// A VLAN on another device.
@@ -44,6 +49,11 @@ pub enum LinkKind<D = Dev> {
 }
 
 impl<D> LinkKind<D> {
+    /// One end of a pair, with the name of the other.
+    pub fn veth(peer: impl Into<Option<IfName>>) -> LinkKind<D> {
+        LinkKind::Veth { peer: peer.into() }
+    }
+
     /// The same kind with another type of reference to the device below.
     ///
     /// # Errors
@@ -55,7 +65,7 @@ impl<D> LinkKind<D> {
     ) -> Result<LinkKind<F>, E> {
         Ok(match self {
             LinkKind::Bridge(bridge) => LinkKind::Bridge(bridge),
-            LinkKind::Veth(veth) => LinkKind::Veth(veth),
+            LinkKind::Veth { peer } => LinkKind::Veth { peer },
             LinkKind::Vxlan(vxlan) => LinkKind::Vxlan(VxlanAttrs {
                 id: vxlan.id,
                 local: vxlan.local,
@@ -97,7 +107,7 @@ impl<D> LinkKind<D> {
     pub fn name(&self) -> &str {
         match self {
             LinkKind::Bridge(_) => "bridge",
-            LinkKind::Veth(_) => "veth",
+            LinkKind::Veth { .. } => "veth",
             LinkKind::Vxlan(_) => "vxlan",
             LinkKind::Vlan(_) => "vlan",
             LinkKind::Macvlan(_) => "macvlan",
@@ -163,11 +173,10 @@ pub(super) fn compare_kind(
             in_place(open_or(age, &o.ageing_time), "ageing_time", differ);
         }
         // The peer is not seen where it lives in another namespace.
-        (LinkKind::Veth(d), LinkKind::Veth(o)) => {
-            if let (Some(d), Some(o)) = (d.peer, o.peer) {
-                recreate(d == o, "peer", differ);
-            }
+        (LinkKind::Veth { peer: Some(d) }, LinkKind::Veth { peer: Some(o) }) => {
+            recreate(d == o, "peer", differ);
         }
+        (LinkKind::Veth { .. }, LinkKind::Veth { .. }) => {}
         (LinkKind::Vxlan(d), LinkKind::Vxlan(o)) => {
             // `vxlan_nl2conf` refuses another identifier, port or address family.
             recreate(d.id == o.id, "id", differ);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Display as _};
 
-use super::{BondAttrs, BondMode, Link, LinkKind, MacvlanAttrs, MacvlanMode, VethAttrs, VlanAttrs};
+use super::{BondAttrs, BondMode, Link, LinkKind, MacvlanAttrs, MacvlanMode, VlanAttrs};
 use crate::devices::Devices;
 use crate::kinds::{Action, ObjectKind as _, Render, Words, or_none, words_or_none};
 use crate::words::{Name, Word};
@@ -187,7 +187,7 @@ impl Attributes<'_> {
                 self.say("forward_delay", "forward_delay", bridge.forward_delay);
                 self.say("ageing_time", "ageing_time", bridge.ageing_time);
             }
-            LinkKind::Veth(VethAttrs { peer }) => {
+            LinkKind::Veth { peer } => {
                 self.say("peer", "peer name", peer.as_ref().map(|peer| Word(peer.as_bytes())));
             }
             LinkKind::Vxlan(vxlan) => {

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use trueup_net::{
-    BondAttrs, BondMode, BridgeAttrs, Dev, Link, LinkKind, MacvlanAttrs, MacvlanMode, VethAttrs,
-    VlanAttrs, VlanProtocol, VxlanAttrs,
+    BondAttrs, BondMode, BridgeAttrs, Dev, Link, LinkKind, MacvlanAttrs, MacvlanMode, VlanAttrs,
+    VlanProtocol, VxlanAttrs,
 };
 
 use super::{IFLA_IFNAME, IFLA_LINKINFO, clear_unless, header};
@@ -57,7 +57,7 @@ pub(super) fn decode(info: &[u8], lower: Option<u32>) -> LinkKind {
     let data = Attrs::new(info.find(IFLA_INFO_DATA).unwrap_or(&[]));
     let known = match name {
         b"bridge" => Some(LinkKind::Bridge(decode_bridge(data))),
-        b"veth" => Some(LinkKind::Veth(VethAttrs::default())),
+        b"veth" => Some(LinkKind::veth(None)),
         b"vxlan" => decode_vxlan(data).map(LinkKind::Vxlan),
         b"vlan" => decode_vlan(data, lower),
         b"macvlan" => {
@@ -107,7 +107,7 @@ pub(super) fn write_new(
     let data = message.nest_unflagged(IFLA_INFO_DATA);
     match kind {
         LinkKind::Bridge(bridge) => write_bridge(message, bridge),
-        LinkKind::Veth(VethAttrs { peer: Some(peer), .. }) => {
+        LinkKind::Veth { peer: Some(peer), .. } => {
             let nest = message.nest_unflagged(VETH_INFO_PEER);
             message.raw(&header(peer_index, None));
             message.attr_string(IFLA_IFNAME, peer.as_bytes());
@@ -132,7 +132,7 @@ pub(super) fn write_new(
             write_bond(message, *miimon);
         }
         LinkKind::Vrf { table } => message.attr_u32(IFLA_VRF_TABLE, *table),
-        LinkKind::Veth(_) | LinkKind::Ifb | LinkKind::Dummy => {}
+        LinkKind::Veth { .. } | LinkKind::Ifb | LinkKind::Dummy => {}
         _ => return Err(EncodeError::Refused("this kind of link cannot be written")),
     }
     message.end_nest(data);

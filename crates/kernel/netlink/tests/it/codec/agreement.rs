@@ -7,7 +7,7 @@ use netlink_packet_route::neighbour::NeighbourMessage;
 use netlink_packet_route::route::RouteMessage;
 use netlink_packet_route::rule::RuleMessage;
 use proptest::prelude::*;
-use trueup_net::{Address, LinkKind, Neighbour, Route, Rule, VethAttrs};
+use trueup_net::{Address, LinkKind, Neighbour, Route, Rule};
 use trueup_netlink::codec::{
     self, EncodeError, KindCodec as _, address, existing, link, neighbour, route, rule,
 };
@@ -156,10 +156,9 @@ proptest! {
         let mut decoded = link::decode(&emitted(&expected)).unwrap().unwrap();
         prop_assert_eq!(decoded.1.peer, None);
         let kinds = (&mut decoded.0.kind, &ours.kind);
-        if let (Some(LinkKind::Veth(end)), Some(LinkKind::Veth(VethAttrs { peer: name, .. }))) =
+        if let (Some(LinkKind::Veth { peer, .. }), Some(LinkKind::Veth { peer: name, .. })) =
             kinds
         {
-            let peer = &mut end.peer;
             prop_assert_eq!(peer.take(), None);
             *peer = *name;
         }

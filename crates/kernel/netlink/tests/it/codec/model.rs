@@ -10,7 +10,7 @@ use trueup_net::{
     Address, AddressFlags, BondAttrs, BondMode, BridgeAttrs, Dev, Family, FwMark, IfName,
     Lifetimes, Link, LinkAddr, LinkKind, MacvlanAttrs, MacvlanMode, Metric, Metrics, Neighbour,
     NeighbourState, NextHop, NextHops, Prefix, Route, RouteType, Rule, RuleAction, Scope,
-    VethAttrs, VlanAttrs, VlanProtocol, VxlanAttrs,
+    VlanAttrs, VlanProtocol, VxlanAttrs,
 };
 
 fn family() -> impl Strategy<Value = Family> {
@@ -244,7 +244,7 @@ fn link_kind() -> impl Strategy<Value = LinkKind> {
     let protocol = prop_oneof![Just(VlanProtocol::Dot1Q), Just(VlanProtocol::Dot1Ad)];
     prop_oneof![
         bridge().prop_map(LinkKind::Bridge),
-        if_name().prop_map(|peer| LinkKind::Veth(VethAttrs::default().with_peer(peer))),
+        if_name().prop_map(LinkKind::veth),
         vxlan().prop_map(LinkKind::Vxlan),
         (dev(), 0..4095u16, protocol).prop_map(|(link, id, protocol)| LinkKind::Vlan(
             VlanAttrs::new(link, id).with_protocol(protocol)

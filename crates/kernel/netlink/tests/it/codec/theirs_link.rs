@@ -6,7 +6,7 @@ use netlink_packet_route::link::{
     BridgeStpState, InfoBond, InfoBridge, InfoData, InfoKind, InfoMacVlan, InfoVeth, InfoVlan,
     InfoVrf, InfoVxlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
 };
-use trueup_net::{BondAttrs, Link, LinkKind, MacvlanAttrs, VethAttrs, VlanAttrs};
+use trueup_net::{BondAttrs, Link, LinkKind, MacvlanAttrs, VlanAttrs};
 
 use super::theirs::index;
 
@@ -55,7 +55,7 @@ fn info(kind: &LinkKind) -> (InfoKind, Option<InfoData>) {
             let data = data.into_iter().flatten().collect();
             (InfoKind::Bridge, Some(InfoData::Bridge(data)))
         }
-        LinkKind::Veth(VethAttrs { peer, .. }) => {
+        LinkKind::Veth { peer, .. } => {
             let mut other = LinkMessage::default();
             let name = peer.unwrap().to_string();
             other.attributes.push(LinkAttribute::IfName(name));

@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use trueup_net::{
     Address, Dev, IfName, Kind, Link, LinkKind, LinkStatus, MacvlanAttrs, Neighbour, NextHops,
-    Route, Rule, RuleAction, VethAttrs,
+    Route, Rule, RuleAction,
 };
 use trueup_netlink::codec::{self, KindCodec as _, existing, link};
 use trueup_netlink::wire::{HEADER_LEN, MessageWriter};
@@ -351,7 +351,7 @@ fn peers_are_named_from_all_links() {
     assert_eq!(all[0].1.peer, Some(3));
     link::name_peers(&mut all);
     let peers = all.map(|(link, _)| match link.kind {
-        Some(LinkKind::Veth(VethAttrs { peer, .. })) => peer.map(|name| name.to_string()),
+        Some(LinkKind::Veth { peer, .. }) => peer.map(|name| name.to_string()),
         _ => panic!("a veth"),
     });
     assert_eq!(peers, [Some("b".into()), Some("a".into()), None]);

@@ -2,7 +2,7 @@
 
 use trueup_net::{
     BridgeAttrs, Dev, Link, LinkAddr, LinkKind, MacvlanAttrs, MacvlanMode, ObjectKind as _,
-    VethAttrs, VxlanAttrs,
+    VxlanAttrs,
 };
 use trueup_netlink::codec::{EncodeError, existing, link};
 
@@ -34,7 +34,7 @@ fn kinds(a: Dev) -> Vec<LinkKind> {
     vec![
         LinkKind::Bridge(BridgeAttrs::default()),
         LinkKind::Bridge(bridge()),
-        LinkKind::Veth(VethAttrs::default().with_peer(name("peer"))),
+        LinkKind::veth(name("peer")),
         LinkKind::Vxlan(VxlanAttrs::new(0)),
         LinkKind::Vxlan(
             VxlanAttrs::new(16_777_215)
@@ -115,10 +115,10 @@ pub(crate) fn links_come_up_as_desired_and_go_alone() {
             let found = agrees(&mut net, &desired);
             let again = net.send(|b| link::create(b, &desired, 0, &existing)).unwrap_err();
             assert_eq!(again.errno(), Some(libc::EEXIST), "{desired:?}");
-            if let Some(LinkKind::Veth(VethAttrs { peer, .. })) = &found.kind {
+            if let Some(LinkKind::Veth { peer, .. }) = &found.kind {
                 assert_eq!(*peer, Some(name("peer")));
                 let other = net.link("peer").unwrap();
-                let back = LinkKind::Veth(VethAttrs::default().with_peer(name("x")));
+                let back = LinkKind::veth(name("x"));
                 assert_eq!(other.kind, Some(back));
             }
             net.send(|b| link::delete(b, found.index))
@@ -135,10 +135,8 @@ pub(crate) fn links_come_up_as_desired_and_go_alone() {
 pub(crate) fn a_link_takes_the_index_that_was_asked_for() {
     const TOP: u32 = i32::MAX as u32;
     let (mut net, a, _) = Net::with_devices();
-    let pair = |index, peer: &str| {
-        Link::new(name("x"), LinkKind::Veth(VethAttrs::default().with_peer(name(peer))))
-            .with_index(index)
-    };
+    let pair =
+        |index, peer: &str| Link::new(name("x"), LinkKind::veth(name(peer))).with_index(index);
     let make = |net: &mut Net, link: &Link, peer| {
         let made = net.send(|b| link::create(b, link, peer, &existing));
         made.map_err(|error| error.errno())
@@ -273,7 +271,7 @@ pub(crate) fn a_change_brings_about_all_that_can_change_in_place() {
 
 pub(crate) fn a_peer_in_another_namespace_is_none() {
     let mut net = Net::empty();
-    let mut pair = Link::new(name("x"), LinkKind::Veth(VethAttrs::default().with_peer(name("y"))));
+    let mut pair = Link::new(name("x"), LinkKind::veth(name("y")));
     pair.up = Some(true);
     create(&mut net, &pair);
     let here = net.dev("y").as_index();
@@ -291,7 +289,7 @@ pub(crate) fn a_peer_in_another_namespace_is_none() {
     net.socket.request(&message).unwrap();
 
     let found = net.link("x").unwrap();
-    assert_eq!(found.kind, Some(LinkKind::Veth(VethAttrs::default())));
+    assert_eq!(found.kind, Some(LinkKind::veth(None)));
     assert!(net.link("y").is_none());
 }
 
@@ -313,12 +311,9 @@ pub(crate) fn one_link_is_asked_for_by_name() {
 
 pub(crate) fn what_netlink_cannot_create_is_refused() {
     let mut buffer = Vec::new();
-    for kind in [
-        LinkKind::Tun,
-        LinkKind::Tap,
-        LinkKind::Other("gretap".into()),
-        LinkKind::Veth(VethAttrs::default()),
-    ] {
+    for kind in
+        [LinkKind::Tun, LinkKind::Tap, LinkKind::Other("gretap".into()), LinkKind::veth(None)]
+    {
         let refused = link::create(&mut buffer, &Link::new(name("x"), kind), 0, &existing);
         assert!(matches!(refused, Err(EncodeError::Refused(_))));
     }

@@ -1,6 +1,6 @@
 //! A namespace of a test's own, and the objects in it.
 
-use trueup_net::{Address, Dev, Family, IfName, Link, LinkKind, Neighbour, Route, Rule, VethAttrs};
+use trueup_net::{Address, Dev, Family, IfName, Link, LinkKind, Neighbour, Route, Rule};
 use trueup_netlink::codec::{self, EncodeError, KindCodec, ReadScope, Undecodable, existing, link};
 use trueup_netlink::{DumpStep, Error, Namespace, Socket};
 use trueup_testkit::fresh_netns;
@@ -38,7 +38,7 @@ impl Net {
         net.send(|b| link::change(b, &lo, None, &existing))
             .unwrap_or_else(|error| panic!("{error}"));
         for end in ["a", "b"] {
-            let kind = LinkKind::Veth(VethAttrs::default().with_peer(name(&format!("{end}1"))));
+            let kind = LinkKind::veth(name(&format!("{end}1")));
             let mut pair = Link::new(name(end), kind);
             pair.up = Some(true);
             net.send(|b| link::create(b, &pair, 0, &existing))

@@ -19,7 +19,7 @@ fn older() -> (Namespace, MemoryLedger) {
     let peer = Some("v1".parse().unwrap());
     let network: IpNetwork = "10.1.0.1/24".parse().unwrap();
     let desired = Desired::default()
-        .with_links([Link::new(name, LinkKind::Veth(VethAttrs::default().with_peer(peer)))])
+        .with_links([Link::new(name, LinkKind::veth(peer))])
         .with_addresses([Address::new(name, network)]);
     let mut ledger = MemoryLedger::default();
     let options = Options::default();
