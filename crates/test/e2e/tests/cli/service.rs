@@ -92,25 +92,25 @@ pub(crate) fn a_service_manager_is_told_of_the_start_of_reloads_and_of_the_end()
 pub(crate) fn a_watchdog_is_fed_while_there_is_nothing_to_do() {
     let agent = Agent::new();
     agent.write("f.toml", "route = []");
-    let name = format!("trueup-watchdog-{}", std::process::id());
-    let address = SocketAddr::from_abstract_name(&name).unwrap();
-    let manager = Manager::new(UnixDatagram::bind_addr(&address).unwrap());
-    let mut command = watch(&agent, &format!("@{name}"), &[]);
-    command.env("WATCHDOG_USEC", "200000");
-    let mut child = Running::of(&mut command);
+    // A name for each, as a process that another test starts may keep the first one's for a moment.
+    let [(mut ours, manager), (mut anothers, other_manager)] = ["ours", "anothers"].map(|of| {
+        let name = format!("trueup-watchdog-{of}-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        let manager = Manager::new(UnixDatagram::bind_addr(&address).unwrap());
+        (watch(&agent, &format!("@{name}"), &[]), manager)
+    });
+    let mut child = Running::of(ours.env("WATCHDOG_USEC", "200000"));
     for _ in 0..5 {
         manager.hear_until("WATCHDOG=1");
     }
     child.terminate(Signal::TERM);
 
-    // One that is another process's is not fed by us. What the first one has sent is read before.
-    drop(manager);
-    let manager = Manager::new(UnixDatagram::bind_addr(&address).unwrap());
-    command.env("WATCHDOG_PID", "1");
-    let mut child = Running::of(&mut command);
-    manager.hear_until("STATUS=");
+    // One that is another process's is not fed by us.
+    let env = [("WATCHDOG_USEC", "200000"), ("WATCHDOG_PID", "1")];
+    let mut child = Running::of(anothers.envs(env));
+    other_manager.hear_until("STATUS=");
     child.terminate(Signal::TERM);
-    let messages = manager.hear_until("STOPPING=1");
+    let messages = other_manager.hear_until("STOPPING=1");
     assert!(!messages.concat().contains("WATCHDOG"), "{messages:?}");
 }
 
