@@ -43,6 +43,7 @@ impl<'a> MessageWriter<'a> {
     }
 
     /// Appends the fixed struct of the message type, padded to alignment.
+    #[inline]
     pub fn body(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
         self.pad();
