@@ -305,9 +305,24 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_can_still_be_planted() {
-        for Plant { patch, .. } in plants().unwrap() {
-            git_apply(&root(), &patch, &["--check"]).unwrap();
+    fn every_fault_can_still_be_planted_and_its_program_is_there() {
+        for plant in plants().unwrap() {
+            git_apply(&root(), &plant.patch, &["--check"]).unwrap();
+            let Some(program) = plant.program() else {
+                continue;
+            };
+            let (package, target) = program.split_once('/').unwrap_or((program, ""));
+            let sources = entries(&root().join("crates"))
+                .unwrap()
+                .into_iter()
+                .map(|floor| floor.join(package))
+                .find(|folder| folder.is_dir())
+                .unwrap_or_else(|| panic!("{}: no crate {package}", plant.name));
+            let tests = sources.join("tests");
+            let is_there = target.is_empty()
+                || tests.join(target).join("main.rs").is_file()
+                || tests.join(format!("{target}.rs")).is_file();
+            assert!(is_there, "{}: {package} has no test program {target}", plant.name);
         }
     }
 }

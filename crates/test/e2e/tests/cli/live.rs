@@ -12,6 +12,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use trueup_testkit::{Snapshot, ip, uplinks, wait_until};
 
 use crate::agent::{Agent, Running, via};
+use crate::watch::FAST;
 
 const ENTER: &str = "\x1b[?1049h";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
@@ -163,7 +164,7 @@ pub(crate) fn names_and_aliases_cannot_reach_the_terminal() {
     let hostile = "x\x1b[2J\x07";
     ip(&["link", "add", hostile, "up", "type", "ifb"]);
     ip(&["route", "add", "10.99.0.0/16", "dev", hostile]);
-    let args = ["watch", "f.toml", "--interval", "0.2"];
+    let args = [&["watch", "f.toml"], &FAST[..]].concat();
     let (terminal, mut child) = Terminal::running(&agent, &args, 24, 200);
     wait_until("the conflict is shown", || terminal.shows("conflict: foreign"));
     wait_until("the link is there", || Snapshot::take().index_of("ours").is_some());

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use trueup_testkit::{Snapshot, ip, uplinks, wait_until};
 
 use crate::agent::{Agent, via};
-use crate::watch::{printed, said};
+use crate::watch::{FAST, printed, said};
 
 pub(crate) const TCP: &str = "127.0.0.1:9116";
 
@@ -91,7 +91,7 @@ pub(crate) fn a_client_of_the_metrics_holds_up_no_pass() {
     let agent = Agent::new();
     agent.write("f.toml", &via("10.99.0.0/16", "10.200.0.8"));
     let path = agent.directory().join("metrics");
-    let args = ["watch", "f.toml", "--interval", "0.2", "--metrics", "unix:metrics"];
+    let args = [&["watch", "f.toml", "--metrics", "unix:metrics"], &FAST[..]].concat();
     let mut child = agent.spawn(&args);
     let ours = || Snapshot::take().routes_with_protocol(116).len();
     wait_until("the route is there", || ours() == 1);

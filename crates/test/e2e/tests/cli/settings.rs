@@ -8,7 +8,7 @@ use trueup_testkit::{assert_no_changes, uplinks, wait_until};
 
 use crate::agent::{Agent, counts};
 use crate::metrics::{GET, TCP, ask, samples};
-use crate::watch::{RARE, printed};
+use crate::watch::{RARE, printed, watch};
 
 const FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";
 const FILTER: &str = "/proc/sys/net/ipv4/conf/ours/rp_filter";
@@ -128,7 +128,7 @@ pub(crate) fn without_the_section_no_setting_is_touched() {
 pub(crate) fn a_setting_that_a_stranger_changes_is_found_by_timer() {
     let agent = Agent::new();
     agent.write("f.toml", BOTH);
-    let mut child = agent.spawn(&["watch", "f.toml", "--interval", "0.2"]);
+    let mut child = watch(&agent, &[]);
     let printed = printed(&mut child);
     let wait_for = |line| wait_until(line, || printed.lock().unwrap().contains(line));
     wait_for("~ sysctl net.ipv4.ip_forward = 1   (declared, was 0)");

@@ -7,7 +7,7 @@ use serde_json::Value;
 use trueup_testkit::wait_until;
 
 use crate::agent::Agent;
-use crate::watch::{RARE, events, printed};
+use crate::watch::{FAST, RARE, events, printed};
 use crate::{exec, file};
 
 /// A command that makes a file, and whose check looks for it.
@@ -39,7 +39,7 @@ fn wait_for_runs(printed: &Mutex<String>, name: &str, runs: usize) {
 pub(crate) fn a_check_that_fails_later_runs_its_command_at_the_interval() {
     let agent = Agent::new();
     agent.write("f.toml", &makes(&agent, "made", ""));
-    let args = ["watch", "f.toml", "--interval", "0.2", "--format", "json"];
+    let args = [&["watch", "f.toml", "--format", "json"], &FAST[..]].concat();
     let mut child = agent.spawn(&args);
     let printed = printed(&mut child);
     for runs in 1..3 {

@@ -95,7 +95,9 @@ impl Host {
     }
 
     pub(crate) fn watch(&self) -> Running {
-        let args = ["watch", "f.toml", "--interval", "0.5", "--metrics", "unix:metrics"];
+        // Full passes do not become rare while passes are slow on a busy machine.
+        let often = ["--interval", "0.5", "--interval-factor", "0"];
+        let args = [&["watch", "f.toml", "--metrics", "unix:metrics"], &often[..]].concat();
         let mut command = self.agent.command(&args);
         let log = std::fs::File::create(self.agent.directory().join("log")).unwrap();
         command.stdout(log.try_clone().unwrap()).stderr(log);
