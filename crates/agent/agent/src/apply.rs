@@ -139,7 +139,7 @@ impl Agent {
         let graph_ledger = Box::new(state.ledger(LedgerOf::Graph));
         let has_graph = graph::is_needed(&declared.file, &*graph_ledger)?;
         if has_graph {
-            // Learns what the kernel would refuse before a file is written.
+            // Finds refusals by the kernel before a file is written.
             self.planned(declared, &desired, |of| {
                 Ok(Box::new(state.ledger(of)) as Box<dyn Ledger + Send>)
             })?;

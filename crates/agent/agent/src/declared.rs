@@ -85,8 +85,8 @@ impl Declared {
         world::exports(self.file.exports.as_deref().unwrap_or_default())
     }
 
-    /// Returns the destinations that no collected route may lead away, for a command that looks
-    /// once.
+    /// Returns the protected addresses, which no collected route may lead away. For a command that
+    /// looks once.
     ///
     /// # Errors
     ///
@@ -98,7 +98,7 @@ impl Declared {
     }
 
     /// Returns a warning for each `[[collect]]` from any host, with its place in the file and the
-    /// remedy. If an operator says what each host may export, there are none.
+    /// remedy. Returns none if an operator grants prefixes to hosts.
     pub fn cautions(&self) -> Vec<String> {
         if self.file.settings.world.as_ref().is_some_and(|world| world.grants_key.is_some()) {
             return Vec::new();

@@ -179,8 +179,8 @@ fn read(path: &str) -> Result<String> {
     Ok(text.trim().to_owned())
 }
 
-/// Returns true if a caller with the privilege can write sysctls. If not, that is a problem for a
-/// file that declares some.
+/// Returns true if a caller with the privilege can write sysctls. If not, adds a problem if the
+/// file declares some.
 fn sysctls(declared: Option<&Declared>, problems: &mut Vec<Problem>) -> bool {
     let (problem, remedy) = match statvfs(SYSCTLS) {
         Ok(mount) if !mount.f_flag.contains(StatVfsMountFlags::RDONLY) => return true,

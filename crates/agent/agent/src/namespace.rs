@@ -147,8 +147,8 @@ fn network(of_settings: impl Ledger + Send + 'static) -> NetworkSource {
 }
 
 /// The source of a part before the network: of settings, or of the links that settings wait for.
-/// The first part checks that the network's pass could run, so that an error appears before any
-/// setting is changed.
+/// The first part checks that the network's pass could run. So an error appears before any setting
+/// is changed.
 struct EarlySource {
     part: Part,
     settings: Sysctl,

@@ -1,5 +1,5 @@
 //! Returns a namespace's state as a file for which a plan is empty. It leaves out objects that the
-//! kernel makes by itself, and adds a note for each object that a file cannot express.
+//! kernel makes by itself, and adds a note for each object without a form in a file.
 
 mod authored;
 mod portable;

@@ -15,7 +15,7 @@ use crate::state::LedgerOf;
 ///
 /// The agent runs the section's source beside the others in `apply`, `plan` and `watch`. The
 /// section has a ledger of its own in the journal, and a vertex of its name in the graph. A section
-/// that is not in the file is not managed, so the objects that it made stay.
+/// that is not in the file is not managed, so its objects stay.
 pub trait Section: Send + Sync + 'static {
     /// The desired state of the section, parsed.
     type Desired: Clone + Send + Sync + 'static;

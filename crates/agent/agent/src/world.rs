@@ -53,10 +53,10 @@ pub(crate) fn is_exported(world: &World, exports: &[Export]) -> Result<bool, Err
     Ok(are_there && own.values().all(|it| it.lease.is_none()))
 }
 
-/// Returns an id that tells this agent from others that claim to be the same host. It consists of
-/// the machine id and the random id in the agent's state directory, because two machines from one
-/// image have the same machine id. A restarted process is the same owner. Only one process at a
-/// time has the state.
+/// Returns an id that differs between agents with the same host name. It consists of the machine id
+/// and the random id in the agent's state directory, because two machines from one image have the
+/// same machine id. A restarted process is the same owner. Only one process at a time has the
+/// state.
 pub fn owner(id: &str) -> String {
     let path = Path::new("/etc/machine-id");
     let machine = open_any(path).and_then(|file| read(path, &file, 1_024)).unwrap_or_default();

@@ -50,8 +50,8 @@ pub struct Settings {
     /// The most objects of a kind that one pass deletes because they are no longer declared. If
     /// `None`, the caller decides.
     pub max_deletes: Option<MaxDeletes>,
-    /// The proof that objects are ours, for the kinds that the file names. The kernel stores no
-    /// marker on links.
+    /// The proof that objects are ours, for the kinds in `[ownership]`. The kernel stores no marker
+    /// on links.
     pub ownership: BTreeMap<Kind, Ownership>,
     /// The part of the namespace that the file manages.
     pub domain: Domain,

@@ -137,8 +137,8 @@ impl Administrator {
         })
     }
 
-    /// Turns access control on. Before that, sets the password of the user `root`, so that it is
-    /// known. If access control is already on, changes nothing.
+    /// Turns access control on. Before that, sets the known password for the user `root`. If access
+    /// control is already on, changes nothing.
     ///
     /// # Errors
     ///

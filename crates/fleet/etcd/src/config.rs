@@ -164,7 +164,7 @@ impl Config {
         Err(Error::new(ErrorKind::Invalid, message))
     }
 
-    /// Checks everything that needs no connection, including that the files can be read.
+    /// Checks everything that needs no connection, including access to the files.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.endpoints.is_empty() {
             return invalid("no endpoint of etcd is given: set `endpoints`");

@@ -227,7 +227,7 @@ impl Endpoints {
         Ok(self.restorations.load(Ordering::SeqCst))
     }
 
-    /// Checks that an answer comes from the cluster that answered first, because revisions of
+    /// Checks that an answer comes from the same cluster as the first one, because revisions of
     /// another cluster have other meanings. Returns the member's revision of the store.
     pub(crate) fn check(&self, header: Option<&PbResponseHeader>) -> Result<u64, Failure> {
         let Some(header) = header else {

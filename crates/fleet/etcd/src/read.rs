@@ -32,8 +32,8 @@ pub(crate) async fn read(
     let mut from = first_key(&prefix);
     let (mut page, mut largest) = (PAGE, usize::MAX);
     loop {
-        // The first page is linearisable, as is etcd's default. So are the others, so that a member
-        // that lags behind has their revision.
+        // The first page is linearisable, as is etcd's default. So are the others, in case a member
+        // lags behind that revision.
         let options = GetOptions::new()
             .with_range(end.clone())
             .with_revision(at)

@@ -19,8 +19,8 @@ pub use signed::grants_public_key;
 
 /// The prefixes that each host may export, with a time of validity.
 ///
-/// The list has a serial number. A reader that has seen a list refuses lists with lower numbers, so
-/// that an old list cannot be put back.
+/// The list has a serial number. After a reader has seen a list, it refuses lists with lower
+/// numbers, so that an old list cannot be put back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grants {
     serial: u64,

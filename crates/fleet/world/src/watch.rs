@@ -123,8 +123,8 @@ pub enum Event<K: Ord, V> {
         /// The revision that deleted it. If unknown, a later one.
         revision: Revision,
     },
-    /// A value or a key is malformed. Other ids are not affected. For this id, its last known value
-    /// is the last one that is known.
+    /// A value or a key is malformed. Other ids are not affected. This id keeps its last known
+    /// value.
     Malformed {
         /// The id. `None` if the key itself is malformed.
         id: Option<K>,

@@ -15,8 +15,8 @@ use crate::status::count;
 const MAX_NAMED: usize = 20;
 
 impl Declared {
-    /// Returns a line for each object that names one of these missing devices: its place in the
-    /// file, and the name that was probably meant. `devices` are the existing ones.
+    /// Returns a line for each object with one of these missing devices: its place in the file, and
+    /// the name that was probably meant. `devices` are the existing ones.
     pub fn missing(
         &self,
         missing: &BTreeSet<IfName>,

@@ -1,5 +1,5 @@
-//! The order between files and commands that follows from their paths. A command runs after the
-//! files that it uses, and a file is written after a command that may make its folder.
+//! The order between files and commands by their paths. A command runs after the files that it
+//! uses, and a file is written after a command that may make its folder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -189,7 +189,7 @@ impl RunningGraph {
         self.0.driver.snapshot()
     }
 
-    /// Returns the vertices that report alone and have still to run, without those that failed.
+    /// Returns the vertices that report alone and have still to run, without failed ones.
     pub(crate) fn untried(&self) -> BTreeSet<String> {
         let mut vertices = self.snapshot().vertices;
         vertices.retain(|it| {
@@ -253,10 +253,10 @@ pub(super) fn reported((spec, vertex): Declared, on_result: &OnResult) -> Declar
     (spec, Box::new(Reported { name, vertex, report }))
 }
 
-/// A callback that takes a vertex's name and the result of a run that may change something.
+/// A callback that takes a vertex's name and the result of a run with possible changes.
 pub(crate) type OnResult = Arc<dyn Fn(&str, &Result<Verdict, Failure>) + Send + Sync>;
 
-/// A vertex that reports each of its runs that may change something, and each failure.
+/// A vertex that reports each of its failures, and each run with possible changes.
 struct Reported {
     name: String,
     vertex: Box<dyn Vertex>,

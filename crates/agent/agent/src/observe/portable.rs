@@ -6,7 +6,7 @@ use trueup_net::{BondMode, Desired, IfName, Link, LinkKind, MacvlanAttrs, VlanAt
 
 use super::is_zero;
 
-/// Devices that a module makes in each namespace, for packets that no other tunnel takes.
+/// Devices that a module makes in each namespace, for packets without another tunnel.
 const FALLBACK: [&str; 9] =
     ["erspan0", "gre0", "gretap0", "ip6_vti0", "ip6gre0", "ip6tnl0", "ip_vti0", "sit0", "tunl0"];
 

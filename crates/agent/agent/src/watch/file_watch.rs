@@ -51,7 +51,7 @@ impl FileWatch {
         self.writing
     }
 
-    /// Reads the events without waiting. If the file may have changed, watches the path anew and
+    /// Reads the events without waiting. If the file may have changed, watches the path again and
     /// returns true. A file that is still being written has not changed yet.
     ///
     /// # Errors

@@ -47,9 +47,9 @@ enum Message {
 }
 
 impl Service {
-    /// Connects to the manager that the environment names. `loops` decide about the watchdog. Fails
-    /// if the environment names a manager that cannot be reached: the process that set it waits for
-    /// an answer.
+    /// Connects to the manager in the environment. `loops` decide about the watchdog. Fails if the
+    /// environment names a manager that cannot be reached, because the process that set it waits
+    /// for an answer.
     pub(crate) fn begin(loops: Loops) -> Result<(Service, NotifierThread)> {
         let Some(name) = env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
             return Ok((Service(None), NotifierThread(None)));
@@ -93,7 +93,7 @@ impl Service {
 impl Drop for NotifierThread {
     fn drop(&mut self) {
         if let Some((sender, thread)) = self.0.take() {
-            // Threads that never end may keep a sender. A thread that panicked sends no more.
+            // Threads without an end may keep a sender. A thread that panicked does not send.
             let _ = sender.send(Message::End);
             let _ = thread.join();
         }

@@ -142,8 +142,8 @@ impl Collection {
         }
     }
 
-    /// Begins anew if `granted` differs from the grants in use. Returns the keys of the routes that
-    /// may have changed.
+    /// Begins again if `granted` differs from the grants in use. Returns the keys of the routes
+    /// that may have changed.
     pub fn regrant(&mut self, declared: &File, granted: Option<Arc<Grants>>) -> BTreeSet<RouteKey> {
         if self.granted == granted {
             return BTreeSet::new();

@@ -21,7 +21,7 @@ pub(crate) struct WithRemedy {
     on_replaced: OnReplaced,
 }
 
-/// The ends of errors that only say that a connection was closed.
+/// The ends of errors with no other information than a closed connection.
 const CLOSED: [&str; 3] = ["operation was canceled", "transport error", "broken pipe"];
 
 impl WithRemedy {

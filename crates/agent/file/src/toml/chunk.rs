@@ -62,8 +62,8 @@ fn syntax(error: &ParseError) -> Fault {
 }
 
 /// Builds values from the parser's events. It reports faults that the parser does not check:
-/// repeated keys, numbers out of range, and TOML that this format does not allow. After the first
-/// report its values are meaningless.
+/// repeated keys, numbers out of range, and TOML beyond this format. After the first report its
+/// values are meaningless.
 struct Builder<'a> {
     source: Source<'a>,
     header: Option<Header<'a>>,

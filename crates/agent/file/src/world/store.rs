@@ -235,7 +235,7 @@ fn partition(value: &Value<'_>) -> Result<Option<Duration>> {
     }
 }
 
-/// Checks that all endpoints use the same scheme, that TLS keys go with `https`, and that no
+/// Checks that all endpoints use the same scheme, and TLS keys go with `https`. Also checks that no
 /// password is sent in clear text unless allowed.
 fn check_transport(fields: &Fields<'_>, urls: &[String], allow_clear_password: bool) -> Result<()> {
     let https = urls.iter().filter(|url| url.starts_with("https://")).count();

@@ -1,4 +1,4 @@
-//! Arbitrary objects: all that a file can express, and some that it cannot.
+//! Arbitrary objects, most of which a file can express.
 #![allow(clippy::unwrap_used, reason = "generators that do not give what they say fail the test")]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

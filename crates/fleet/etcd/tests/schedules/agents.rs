@@ -124,7 +124,7 @@ impl Drop for Agent {
 pub(crate) struct Agents {
     nodes: BTreeMap<&'static str, Node>,
     running: BTreeMap<&'static str, Agent>,
-    /// The leases that former processes lost, and the number of times that an agent was killed.
+    /// The leases that former processes lost, and the number of kills of an agent.
     former: BTreeMap<&'static str, (usize, usize)>,
     /// The common files, endpoints and world.
     folder: PathBuf,
@@ -177,7 +177,7 @@ impl Agents {
         self.running.keys().map(|host| self.allowed(host).0).sum()
     }
 
-    /// Returns the number of leases that an agent lost, and of times that it was killed.
+    /// Returns the number of leases that an agent lost, and the number of its kills.
     pub(crate) fn allowed(&self, host: &str) -> (usize, usize) {
         let (losses, kills) = self.former[host];
         (losses + self.running[host].losses().unwrap(), kills)

@@ -1,4 +1,4 @@
-//! Refusals that protect this host: routes that would lead away addresses it needs, and routes that
+//! Refusals that protect this host. They concern routes to addresses that it needs, and routes that
 //! have cut it off from the store.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -12,7 +12,7 @@ use super::offer::Id;
 /// The export that makes each route.
 pub(super) type Owners = BTreeMap<RouteKey, Arc<Id>>;
 
-/// The routes that take traffic from another host's, each with the route that the kernel would use
+/// The routes that take traffic from another host's. Each has the route that the kernel would use
 /// without it.
 #[derive(Default)]
 pub(super) struct Overlaps {

@@ -1,5 +1,5 @@
-//! Damping: limits the number of changes that are taken from an export that changes all the time,
-//! and from a host with such exports. The caller passes the time.
+//! Damping: limits the number of changes taken from an export that changes all the time, and from a
+//! host with such exports. The caller passes the time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The resources that are deleted in the store, and that a collector keeps for now.
+//! The resources that a collector keeps for now, although they are deleted in the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

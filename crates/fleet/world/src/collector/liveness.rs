@@ -1,5 +1,4 @@
-//! The hosts that are alive, those that have declared all of their exports, and those whose lease
-//! ended lately.
+//! The hosts that are alive, those with complete declarations, and those whose lease ended lately.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

@@ -153,8 +153,8 @@ impl State {
         self.deletions.know_to(self.liveness.known_to());
     }
 
-    /// Returns the revision that must be known for two purposes: all declarations count, and
-    /// exports that hosts deleted differ from those that went with a lease. `None` if it is known.
+    /// Returns the revision that must be known to count all declarations, and to distinguish
+    /// deletions by hosts from ends of leases. `None` if it is known.
     pub(super) fn awaited(&self) -> Option<Revision> {
         self.liveness.awaited().max(self.deletions.awaited())
     }

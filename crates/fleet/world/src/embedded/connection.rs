@@ -113,7 +113,7 @@ impl Store for Connection {
     }
 }
 
-/// A watch that reads the log, so that a slow reader delays nothing.
+/// A watch on the log. A slow reader delays nothing.
 struct EmbeddedWatch {
     shared: Arc<Shared>,
     prefix: Vec<u8>,

@@ -112,8 +112,8 @@ impl Session {
         }
     }
 
-    /// Returns a time between a quarter and a third of the time to live, so that hosts that started
-    /// at once do not renew at once.
+    /// Returns a time between a quarter and a third of the time to live. So hosts that started at
+    /// once do not renew at once.
     pub(super) fn interval(&self) -> Duration {
         self.ttl().mul_f64(0.25 + fastrand::f64() / 12.0)
     }

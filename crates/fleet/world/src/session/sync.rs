@@ -1,6 +1,5 @@
 //! Writes exports in as few transactions as possible. The session and the entries that were read
-//! fence each transaction, so that no other owner's entry is overwritten and no entry is written
-//! twice.
+//! fence each transaction. So no other owner's entry is overwritten, and no entry is written twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -63,7 +62,7 @@ impl Session {
         Err(self.changes_all_the_time())
     }
 
-    /// Records that the store may lack an export, after an error that may pass.
+    /// Records that the store may lack an export, after a temporary error.
     pub(super) fn note_behind(&self, result: &Result<Exported, Error>) {
         let is_behind = match result {
             Ok(exported) => {

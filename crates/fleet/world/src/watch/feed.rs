@@ -18,7 +18,7 @@ pub struct WatchConfig {
     pub full_interval: Duration,
     /// The longest time between two attempts to connect. 5 seconds by default. The first times are
     /// shorter, and all have jitter. The first list comes at a random time within a twentieth of
-    /// this, so that many hosts that start at once do not list at once.
+    /// this, so that hosts with the same start do not list at once.
     pub max_backoff: Duration,
     /// The limits of the copy. If the store has more, the watch is
     /// [interrupted](super::Event::Interrupted) and its copy stays as it was. The watch lists again

@@ -1,5 +1,5 @@
 //! The copy that the feeds keep, and the changes that the reader has not seen yet. There is at most
-//! one for each key, so that a slow reader costs no more than the keys it reads.
+//! one for each key, so a slow reader costs no more than its keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -23,8 +23,8 @@ struct State {
     limits: Limits,
     /// The parts of an entry whose changes are reported.
     content: Content,
-    /// The entry that the reader last saw, for each key that has changed since. `None` if the key
-    /// did not exist.
+    /// The entry that the reader last saw, for each key with later changes. `None` if the key did
+    /// not exist.
     unseen: BTreeMap<Vec<u8>, Unseen>,
     /// The same by revision, so that the reader's revisions never go back.
     order: BTreeSet<(Revision, Vec<u8>)>,

@@ -306,7 +306,7 @@ impl Run {
         }
     }
 
-    /// Checks that a host's collected resources equal the model at that revision.
+    /// Checks a host's collected resources against the model at their revision.
     fn collect(&mut self) {
         let Ok(collected) = self.world.collect(&[Filter::all()]) else {
             return;

@@ -112,7 +112,7 @@ impl Reporter {
         });
     }
 
-    /// Reports that the metrics are not served, or that they are served again.
+    /// Reports that the metrics are not served, or are served again.
     pub(crate) fn metrics(&self, failure: Option<&str>) {
         self.change(|inner, events| {
             inner.is_without_metrics = failure.is_some();

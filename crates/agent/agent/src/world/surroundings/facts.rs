@@ -19,7 +19,7 @@ use trueup_rtnl::Namespace;
 pub(crate) struct Facts {
     /// This host's addresses, each with its subnet.
     pub(crate) own: BTreeSet<(IpAddr, Prefix)>,
-    /// The tables that are consulted for packets that this host sends.
+    /// The tables that are consulted for this host's own packets.
     pub(crate) tables: BTreeSet<u32>,
     /// The route to each address that matters.
     pub(crate) leads: BTreeMap<IpAddr, Lead>,

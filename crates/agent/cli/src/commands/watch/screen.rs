@@ -1,7 +1,7 @@
 //! The terminal: its alternate screen while `watch` runs, and the main screen afterwards. The view
 //! decides what is drawn.
 //!
-//! `crossterm` writes the escape sequences. `ratatui` would draw only the cells that change, but a
+//! `crossterm` writes the escape sequences. `ratatui` would draw only the changed cells, but a
 //! frame of some 50 lines every quarter of a second does not need that.
 
 use std::io::{self, IsTerminal as _, Write as _};
@@ -164,7 +164,7 @@ impl Painter {
         let [height, width] = [(size.ws_row, 24), (size.ws_col, 80)]
             .map(|(size, usual)| if size == 0 { usual } else { size.into() });
         let lines = lines(height, width);
-        // Written as one piece that erases nothing in advance, so that nothing flickers.
+        // Written as one piece, without erasing anything first, so that nothing flickers.
         let mut frame = Vec::new();
         queue!(frame, BeginSynchronizedUpdate, MoveTo(0, 0))?;
         for (at, line) in lines.iter().enumerate() {

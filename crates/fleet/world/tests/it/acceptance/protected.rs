@@ -1,5 +1,4 @@
-//! Refuses routes that would lead away addresses that this host needs: its store, its own
-//! addresses, its gateways.
+//! Refuses routes to addresses that this host needs: its store, its own addresses, its gateways.
 
 use std::sync::Arc;
 
