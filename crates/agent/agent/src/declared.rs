@@ -25,7 +25,7 @@ pub struct Declared {
     pub name: String,
     /// The file's content.
     pub file: File,
-    /// The options of its passes.
+    /// The options of its passes, from its settings.
     pub options: Options,
     /// The parts of the sections from users' crates.
     own: Vec<Arc<dyn AnyPart>>,

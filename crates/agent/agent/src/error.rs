@@ -14,7 +14,7 @@ pub struct Error {
     cause: Option<Cause>,
 }
 
-/// The sort of an error, by where the remedy is.
+/// The sort of an error, by the place of the remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -46,7 +46,7 @@ impl Error {
         Error { kind: ErrorKind::Pass, message: None, cause: Some(Box::new(cause)) }
     }
 
-    /// Returns the sort of the error.
+    /// Returns the sort of the error, by the place of the remedy.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }

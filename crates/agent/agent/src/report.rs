@@ -63,7 +63,7 @@ pub trait OpText {
     /// Returns the object's kind, such as `route`.
     fn kind(&self) -> &'static str;
 
-    /// Returns whether the op was applied, failed or is pending.
+    /// Returns the op's result: applied, failed, declined or pending.
     fn outcome(&self) -> Outcome;
 
     /// Returns the op as a command, or as words if there is no command.
@@ -106,7 +106,7 @@ pub struct Op {
     pub object: String,
     /// The reason for the op.
     pub reason: String,
-    /// The op's result: applied, failed or pending.
+    /// The op's result: applied, failed, declined or pending.
     pub outcome: Outcome,
     /// Why the op was not done. Empty if it was.
     pub why: String,

@@ -141,7 +141,7 @@ pub fn status_text(status: &Status) -> String {
     format!("! {kind} {object}   ({condition})")
 }
 
-/// A status as JSON.
+/// A status as JSON: the kind, the object, the condition and its cause.
 #[derive(Serialize)]
 pub struct StatusRecord<'a> {
     kind: &'static str,
@@ -201,7 +201,7 @@ pub fn count(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
-/// Returns the seconds since 1970, rounded to milliseconds.
+/// Returns the seconds since 1970, rounded to milliseconds. 0 for an earlier time.
 pub fn seconds(time: SystemTime) -> f64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     (since.as_secs_f64() * 1e3).round() / 1e3

@@ -8,7 +8,7 @@ use trueup_sysctl::Key;
 
 use crate::file_keys::COLLECT;
 
-/// A location in a file.
+/// A line and a column of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Location {
     /// The line, from 1.

@@ -27,7 +27,7 @@ pub struct Deploy {
     pub files: BTreeMap<String, DeployedFile>,
 }
 
-/// A file of a [`Deploy`].
+/// A file of a [`Deploy`]: its size and its chunks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeployedFile {

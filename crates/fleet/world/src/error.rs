@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-/// An error of the world or of its store.
+/// An error of the world or of its store: a kind for the caller, and a message for people.
 #[derive(Clone, Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -57,7 +57,7 @@ impl Error {
         self
     }
 
-    /// Returns the kind of the error.
+    /// Returns the kind, which decides the caller's next step.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }

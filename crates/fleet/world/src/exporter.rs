@@ -334,7 +334,7 @@ impl fmt::Debug for Exporter {
     }
 }
 
-/// The report of a pass of an [`Exporter`].
+/// The report of a pass of an [`Exporter`]: its ops, and the session's status.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct ExportReport {
@@ -357,7 +357,7 @@ pub struct ExportOp {
     pub key: ResourceKey,
     /// The action: create, change or delete.
     pub action: Verdict,
-    /// The op's result: applied, failed or pending.
+    /// The op's result: applied, failed, declined or pending.
     pub outcome: Outcome<Error>,
     op_key: OpKey,
 }

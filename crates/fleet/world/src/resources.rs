@@ -13,9 +13,9 @@ use crate::{Entry, Error, ErrorKind, LeaseId, Revision, Watch, WatchConfig, Worl
 /// One host, or any.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hosts {
-    /// Any host.
+    /// Any host, including hosts that join later.
     Any,
-    /// The host of this name.
+    /// Only the host with this name.
     One(String),
 }
 

@@ -105,7 +105,7 @@ pub trait StoreWatch: Send {
     }
 }
 
-/// An event of a [`StoreWatch`].
+/// An event of a [`StoreWatch`]: the changes of a revision, or progress without changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreEvent {
     /// All changes of one revision, within the watched prefix.
@@ -126,7 +126,7 @@ pub enum StoreEvent {
 pub struct StoreMember {
     /// The member's name, as configured.
     pub name: String,
-    /// The addresses for clients.
+    /// The member's URLs for clients.
     pub endpoints: Vec<String>,
     /// True if the member is the leader. `None` if it did not answer.
     pub is_leader: Option<bool>,
@@ -155,7 +155,7 @@ impl fmt::Display for Revision {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseId(pub i64);
 
-/// A key with its value.
+/// A key with its value, its revisions and its lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The full key, with the world's prefix.

@@ -116,7 +116,7 @@ pub enum Event<K: Ord, V> {
         /// The revision that wrote the value.
         revision: Revision,
     },
-    /// An id is deleted.
+    /// An id is deleted, by a writer or with its lease.
     Deleted {
         /// The deleted id.
         id: K,

@@ -1,4 +1,4 @@
-//! [`Probation`]: which routes are suspected when the store is lost. A state machine that is given
+//! [`Probation`]: the suspected routes when the store is lost. A state machine. The caller passes
 //! the time.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -42,7 +42,7 @@ pub struct ManagedFile {
 /// The content of a file, or its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileContent {
-    /// This text.
+    /// This text, as UTF-8.
     Text(String),
     /// The content of the file at this absolute path.
     Source(PathBuf),
