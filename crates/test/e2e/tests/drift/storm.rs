@@ -61,7 +61,7 @@ pub(crate) fn burst() {
     let config = Config::default().with_interval(Duration::from_secs(3_600));
     let agent = Agent::start(Rtnl::new(), namespace, desired.clone(), config);
     agent.converges();
-    // With our marker: the kernel filter drops announcements of other routes.
+    // With our marker: the agent gets no announcements of other routes.
     let churned: Vec<Object> =
         (200..250).flat_map(|at| [route(v4(at), OURS), route(v6(at), OURS)]).collect();
     let mine: Vec<Object> =
