@@ -104,7 +104,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Runs a part of the benchmark on a thread, and records its failure.
+    /// Runs a part of the benchmark, which enters its own namespace, and records its failure.
     fn piece(&mut self, name: String, piece: impl FnOnce(&mut Rows) -> Result<()>) {
         if let Err(error) = piece(self) {
             eprintln!("{name}: {error:#}");

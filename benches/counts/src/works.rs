@@ -86,7 +86,7 @@ pub const WORKS: [Work; 23] = [
         let nothing = Desired::default().with_routes([]);
         planned(&nothing, &made::observed(made::routes(Inet, size)), runs);
     }),
-    // Only two sizes, as it takes longer.
+    // A change among many must not cost more than one among few.
     Work {
         counted: &[1_000, 100_000],
         items: Some(CHANGES),
