@@ -389,7 +389,7 @@ fn create_addresses(family: Family, count: usize, is_up_first: bool) -> Result<T
     Ok([adds[0] + raise[0], adds[1] + raise[1]])
 }
 
-/// Compares addresses on a link that is up, and on one that is set up after them.
+/// Compares addresses on an up link with addresses on a link set up after them.
 fn addresses(family: Family, count: usize) -> Work {
     Work {
         name: format!("create addresses {family}"),

@@ -37,7 +37,7 @@ pub fn median(mut values: Vec<f64>) -> f64 {
 pub struct Times(Vec<Duration>);
 
 impl Times {
-    /// Sorts the times.
+    /// Sorts times measured in any order.
     pub fn of(mut times: Vec<Duration>) -> Times {
         times.sort_unstable();
         Times(times)

@@ -81,7 +81,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     cluster.restart(0)?;
     world.listed.store(0, Ordering::Relaxed);
     cluster.wait_for_leader()?;
-    // A change that each host must see is the sign that its watch continues.
+    // If a host sees this change, its watch continues.
     let sign = Instant::now();
     change(&all[0], 1_000_000)?;
     world.wait_for_change(1_000_000, hosts)?;

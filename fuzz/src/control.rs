@@ -29,7 +29,7 @@ pub fn token(data: &[u8]) {
     }
 }
 
-/// Of tokens with a good signature, only those with the right journal and time pass.
+/// Checks tokens with a good signature: only the right journal and time pass.
 fn all_signed(text: &str, approval: &Approval) {
     let gate = Gate::new("agent", |_, _| true);
     let terms = approval.terms();

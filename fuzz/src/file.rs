@@ -83,7 +83,7 @@ fn plain(mut desired: Desired) -> Desired {
     desired
 }
 
-/// Checks that the usual crates for TOML and JSON accept a file that was accepted here.
+/// Checks that the usual crates for TOML and JSON accept an accepted file.
 fn others_agree(data: &[u8]) {
     let text = std::str::from_utf8(data).expect("it was taken");
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);

@@ -34,10 +34,10 @@ pub use socket::{ack, batch, dump, event};
 pub use sysctl::sysctl;
 pub use world::{grants, world};
 
-/// A function to fuzz.
+/// A function to fuzz; it panics if a promise is broken.
 pub type Target = fn(&[u8]);
 
-/// Every target by name.
+/// Every target by name, as in `fuzz/fuzz_targets`.
 pub const TARGETS: [(&str, Target); 26] = [
     ("ack", ack),
     ("address", address),

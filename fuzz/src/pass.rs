@@ -19,8 +19,8 @@ use crate::script::{self, messages};
 use crate::socket::answer_dump;
 
 /// A file, a NUL, and a stream of messages as the kernel's content: a whole pass. Every change is
-/// acknowledged and none takes effect. It runs on a kernel that stores the markers of addresses and
-/// neighbours, and on one that does not.
+/// acknowledged and none takes effect. It runs on two kernels, with and without markers of
+/// addresses and neighbours.
 ///
 /// The pass ends, its report counts every op once, and no object of another writer is touched.
 pub fn pass(data: &[u8]) {
@@ -245,8 +245,8 @@ impl Allowed {
         })
     }
 
-    /// Returns true if a change only touches an object that is ours by its marker or a record, or
-    /// that does not exist. An overridden object is another writer's with the same key.
+    /// Returns true if the changed object is ours by its marker or a record, or does not exist. An
+    /// overridden object is another writer's with the same key.
     fn is_allowed(&self, request: &Header, body: &[u8]) -> bool {
         let (rows, _) = messages(&self.stream);
         let rows = |new| rows.iter().filter(move |row| row.header.kind == new).map(|row| row.body);

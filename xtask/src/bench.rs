@@ -13,8 +13,7 @@ use crate::tools::{Result, at, cargo, need_ip, root, show_and_run};
 const BENCHES: [&str; 4] = ["--package", "trueup-benches", "--package", "trueup-cli"];
 const PROGRAMS: [&str; 8] =
     ["--bin", "bench", "--bin", "works", "--bin", "container", "--bin", "trueup"];
-/// Works that are separate commands, each with the program that it needs and the option for its
-/// path.
+/// Works that are separate commands, each with the program it needs and the option for its path.
 const COMMANDS: [(&str, &str, &str); 2] =
     [("daemon", "--trueup", "cli/trueup"), ("containers", "--agent", "benches/container")];
 /// A separate workspace: nothing else needs its dependencies.

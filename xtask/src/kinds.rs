@@ -1,5 +1,5 @@
 //! `cargo xtask kinds`: lists the places that match over four and more kinds of objects by hand.
-//! Each is a place that needs a change for a new kind; the registry
+//! Each of them needs a change for a new kind; the registry
 //! (`crates/kernel/net/src/kinds/registry.rs`) avoids that.
 
 use std::collections::BTreeSet;

@@ -1,6 +1,6 @@
 //! `cargo xtask plant`: breaks each invariant on purpose in a scratch copy, one line at a time, and
-//! checks that the scenarios notice and name it, and that the simulation finds it by itself. A
-//! suite that passes with a planted fault proves nothing.
+//! checks that the scenarios notice and name it, and the simulation finds it by itself. A suite
+//! that passes with a planted fault proves nothing.
 //!
 //! The faults are patches under `crates/test/e2e/plants/`, named after the invariant's number:
 //! `3-*.patch` breaks the third. If the model kernel cannot bring a fault about, the patch begins

@@ -129,7 +129,7 @@ pub(crate) fn build_in(
     executables(&mut build)
 }
 
-/// Runs a cargo command that builds, and returns the programs that it made.
+/// Runs a cargo command that builds, and returns the programs made.
 pub(crate) fn executables(build: &mut Command) -> Result<Vec<Program>> {
     build.arg("--message-format=json-render-diagnostics").stderr(Stdio::inherit());
     println!("$ {}", line(build));

@@ -26,7 +26,7 @@ pub(super) enum Held {
     Nothing,
     /// The objects that the first work makes and the second deletes.
     Made(Work, Work),
-    /// As many foreign routes as the size, and a thousand of ours: [`Work::FewNoop`].
+    /// Foreign routes in the number of the size, and a thousand of ours: [`Work::FewNoop`].
     Crowd,
 }
 

@@ -53,7 +53,7 @@ fn is_gateway(row: &RawMessage, attribute: u16) -> bool {
     row.attrs.get(&attribute).is_some_and(|it| **it == GATEWAY)
 }
 
-/// Returns true for an object that a container's run creates, or that the kernel derives from it.
+/// Returns true for an object created by a container's run, or derived from one by the kernel.
 fn is_of_containers(row: &RawMessage) -> bool {
     match row.kind {
         Kind::Address => is_gateway(row, IFA_LOCAL),

@@ -1,6 +1,5 @@
 //! Requests as bytes, made before the clock starts: many messages in each batch, of which only the
-//! last asks for an acknowledgement. They are written by hand, so that they are the least that the
-//! kernel accepts.
+//! last asks for an acknowledgement. They are written by hand: the least that the kernel accepts.
 
 use std::net::IpAddr;
 

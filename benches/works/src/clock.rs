@@ -22,9 +22,9 @@ pub const ACKNOWLEDGES: &str = "TRUEUP_PROFILER_ACKNOWLEDGES";
 /// A program's report of a work. `benches/README.md` describes the fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line {
-    /// The program's name.
+    /// The name by which the program was called.
     pub program: String,
-    /// The work's name.
+    /// The name of the work, such as `route-create`.
     pub work: String,
     /// The number of objects.
     pub size: usize,

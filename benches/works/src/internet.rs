@@ -15,9 +15,9 @@ use crate::Destination;
 /// Prefixes of both families, each list ascending and without duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prefixes {
-    /// IPv4, at most /32.
+    /// IPv4 prefixes, empty if there are none.
     pub v4: Vec<Destination>,
-    /// IPv6, at most /128.
+    /// IPv6 prefixes, empty if there are none.
     pub v6: Vec<Destination>,
 }
 
@@ -82,7 +82,7 @@ impl Prefixes {
         Prefixes { v4: thinned(&self.v4, v4), v6: thinned(&self.v6, size - v4) }
     }
 
-    /// Returns IPv4, then IPv6.
+    /// Returns all prefixes in one list: IPv4, then IPv6.
     pub fn all(self) -> Vec<Destination> {
         [self.v4, self.v6].concat()
     }

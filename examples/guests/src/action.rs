@@ -24,7 +24,7 @@ const STOP_BOUND: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 ///
-/// As [`Error`] describes; [`Error::Gone`] also if the object's guest does not exist.
+/// Any [`Error`]; [`Error::Gone`] also if the object's guest does not exist.
 pub(crate) fn start(host: &Host, action: &Action, backup_speed: u64) -> Result<Started> {
     let key = Key::parse(&action.key).ok_or_else(|| refused("no such kind of object"))?;
     match key {

@@ -36,10 +36,10 @@ const APPROVAL: Duration = Duration::from_secs(600);
 /// An upper limit of a token's length in bytes.
 const MAX_TOKEN: u64 = 16 * 1024;
 
-/// The settings of an agent.
+/// The settings of an agent, fixed while it runs.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The time between two passes.
+    /// The longest time between two passes; QEMU's events cause earlier ones.
     pub interval: Duration,
     /// The speed limit of a backup in bytes a second; 0 for none.
     pub backup_speed: u64,

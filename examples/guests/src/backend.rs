@@ -16,7 +16,7 @@ use crate::qmp::{self, Monitor};
 use crate::snapshot;
 use crate::task::{Kind, TaskId};
 
-/// The guests of a host.
+/// The backend for all guests of a host.
 #[derive(Debug)]
 pub struct Guests {
     host: Host,

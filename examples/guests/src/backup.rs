@@ -28,7 +28,7 @@ pub enum Job {
 /// A backup of a disk: a QEMU job, and a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backup {
-    /// The name of the disk.
+    /// The name of the disk that is copied.
     pub disk: String,
     /// The name, unique among the backups of the disk.
     pub name: String,

@@ -17,7 +17,7 @@ pub use values::{Bound, Mac, Name, Size};
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct File {
-    /// The guests by their names.
+    /// The guests by their names; empty for none.
     #[serde(default)]
     pub guests: BTreeMap<Name, Guest>,
 }
@@ -26,7 +26,7 @@ pub struct File {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Guest {
-    /// The desired run state.
+    /// The desired run state: running, paused or stopped.
     pub state: State,
     /// The size of its memory in bytes. The guest is stopped to change it.
     pub memory: Size,

@@ -137,7 +137,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// As [`Monitor::connect`].
+    /// Like [`Monitor::connect`].
     pub fn monitor(&self, guest: &str) -> Result<Monitor> {
         let silent = || self.silent.lock().unwrap_or_else(PoisonError::into_inner);
         let since = silent().get(guest).map(Instant::elapsed);

@@ -20,7 +20,7 @@ const GREETING: &[u8] = br#"{"QMP": "#;
 /// The reason why QEMU did not execute a command.
 #[derive(Debug)]
 pub enum Error {
-    /// No QEMU listens.
+    /// No QEMU listens, so the guest does not run.
     Gone,
     /// QEMU refused, for this reason; nothing has changed.
     Refused(String),

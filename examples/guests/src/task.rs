@@ -10,7 +10,7 @@ pub struct TaskId<'a> {
     pub guest: &'a str,
     /// The process in which it began: a restarted guest has another one.
     pub boot: &'a str,
-    /// The work, with its parameters.
+    /// The work of the task, with its parameters.
     pub kind: Kind<'a>,
 }
 
@@ -25,7 +25,7 @@ pub enum Kind<'a> {
     Unplug(&'a str),
     /// The guest must power off before a time in seconds since 1970. Then its process is killed.
     Stop(u64),
-    /// As `Stop`; then the guest and all its parts are removed.
+    /// Like `Stop`; then the guest and all its parts are removed.
     Destroy(u64),
 }
 

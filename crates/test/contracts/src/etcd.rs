@@ -82,7 +82,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Returns the number of members.
+    /// Returns the number of members, running or not.
     pub fn size(&self) -> usize {
         self.members.len()
     }

@@ -50,7 +50,7 @@ pub trait Fixture {
     ///
     /// # Errors
     ///
-    /// As the store reports them.
+    /// The errors of the store.
     fn compact(&self, before: Revision) -> Result<(), Error>;
 
     /// Returns the shortest time to live that the store supports.

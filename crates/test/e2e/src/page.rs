@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-/// The text of a page.
+/// A page of the repository, as read from its file.
 #[derive(Debug)]
 pub struct Page {
     /// The path from the root of the repository.
@@ -12,7 +12,7 @@ pub struct Page {
     pub text: String,
 }
 
-/// A fenced code block.
+/// A fenced code block of a page, with its language.
 #[derive(Debug)]
 pub struct Block<'a> {
     /// The line number of the block's first line of text, from 1.
@@ -195,7 +195,7 @@ pub fn report(wrong: impl Iterator<Item = String>) {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// Returns the texts in backticks.
+/// Returns the texts in backticks, in order.
 pub fn names(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }

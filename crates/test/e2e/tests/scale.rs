@@ -149,7 +149,7 @@ impl Layer for Counted {
     }
 }
 
-/// The kernel's replace takes the first route of a key, whoever made it. A pass reads the other
+/// The kernel's replace takes the first route of a key, from any writer. A pass reads the other
 /// routes on its keys together with ours, and a second read shows the result.
 fn many_routes_change_gateway_by_two_reads_beside_those_of_other_writers() {
     const ROUTES: u32 = 9_000;

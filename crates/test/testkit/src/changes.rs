@@ -93,7 +93,7 @@ impl Changes {
     ///
     /// # Panics
     ///
-    /// As [`take`](Self::take).
+    /// Like [`take`](Self::take).
     pub fn announcements(&mut self) -> Vec<(RawMessage, u32, u16)> {
         let mut changes = Vec::new();
         let mut buffer = vec![0; DATAGRAM];

@@ -322,7 +322,7 @@ mod tests {
         assert_eq!(points.passed(), expected);
     }
 
-    /// Is not a test itself: this is the process that dies.
+    /// Runs in the process that dies; it is not a test itself.
     #[test]
     fn child() {
         if let Ok(deadly) = env::var(AT) {

@@ -28,7 +28,7 @@ impl Scratch {
     ///
     /// # Errors
     ///
-    /// As [`empty_directory`].
+    /// Like [`empty_directory`].
     pub fn make(name: &str) -> io::Result<Scratch> {
         let name = format!("trueup-{name}-{}", std::process::id());
         let path = std::env::temp_dir().join(name);

@@ -63,11 +63,11 @@ pub fn fresh_netns() {
 
 /// Does the same as [`fresh_netns`], and quiets the namespace: `lo` is up, IPv6 is on, and
 /// duplicate address detection is off. Addresses are usable at once. With detection, an address
-/// would stay tentative for a second or two, and the kernel would announce the end of it.
+/// would stay tentative for a second or two, and the kernel would announce its end.
 ///
 /// # Panics
 ///
-/// As [`fresh_netns`], or if `/proc/sys/net` cannot be written.
+/// Like [`fresh_netns`], or if `/proc/sys/net` cannot be written.
 pub fn quiet_netns() {
     fresh_netns();
     for (setting, value) in
@@ -100,7 +100,7 @@ pub fn without_net_admin() {
 ///
 /// # Panics
 ///
-/// As [`without_net_admin`].
+/// Like [`without_net_admin`].
 pub fn without_file_override() {
     give_up(CapabilitySet::DAC_OVERRIDE);
     give_up(CapabilitySet::DAC_READ_SEARCH);

@@ -13,14 +13,14 @@ pub trait Layer: Send {
     ///
     /// # Errors
     ///
-    /// As [`Transport::send`].
+    /// Like [`Transport::send`].
     fn send(&mut self, inner: &mut dyn Transport, datagram: &[u8]) -> io::Result<()>;
 
     /// Receives a datagram.
     ///
     /// # Errors
     ///
-    /// As [`Transport::receive`].
+    /// Like [`Transport::receive`].
     fn receive(&mut self, inner: &mut dyn Transport, buffer: &mut Vec<u8>) -> io::Result<usize> {
         inner.receive(buffer)
     }
@@ -29,7 +29,7 @@ pub trait Layer: Send {
     ///
     /// # Errors
     ///
-    /// As [`Transport::netns_cookie`].
+    /// Like [`Transport::netns_cookie`].
     fn netns_cookie(&self, inner: &dyn Transport) -> io::Result<u64> {
         inner.netns_cookie()
     }

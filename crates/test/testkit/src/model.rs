@@ -23,9 +23,9 @@
 //! # Ok::<(), trueup_netlink::Error>(())
 //! ```
 //!
-//! For judges of a simulation, [`Kernel::objects`] lists everything with its [`Origin`]: the writer
-//! that created an object, and the writer that changed it last. A writer is the user of one
-//! namespace from [`Kernel::namespace_of`].
+//! For judges of a simulation, [`Kernel::objects`] lists everything with its [`Origin`]: the
+//! writers that created an object and changed it last. A writer is the user of one namespace from
+//! [`Kernel::namespace_of`].
 
 mod address;
 mod address4;
@@ -93,7 +93,7 @@ pub struct Origin {
     pub changed_by: u32,
 }
 
-/// A rule of the kernel that the model can break, to show that tests notice it.
+/// A rule of the kernel that the model can break, to prove the tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Flaw {

@@ -28,7 +28,7 @@ pub fn bridge_at(name: &str, address: Ipv4Addr) {
 /// A host: a named namespace with one link, `eth0`, to a bridge in the namespace that made it.
 #[must_use = "its namespace is deleted when dropped"]
 pub struct Node {
-    /// The host's namespace.
+    /// The host's namespace, named like the host.
     pub space: NamedNetns,
     /// The name of the link's other end, at the bridge.
     port: String,
@@ -39,7 +39,7 @@ impl Node {
     ///
     /// # Panics
     ///
-    /// As [`Node::named`].
+    /// Like [`Node::named`].
     #[track_caller]
     pub fn new(bridge: &str, address: Ipv4Addr) -> Node {
         static NUMBERS: AtomicU32 = AtomicU32::new(0);
@@ -79,7 +79,7 @@ impl Node {
         ip(&["link", "set", &self.port, "down"]);
     }
 
-    /// Sets the link up again.
+    /// Sets the link to the bridge up again, after [`cut`](Self::cut).
     #[track_caller]
     pub fn heal(&self) {
         ip(&["link", "set", &self.port, "up"]);

@@ -6,7 +6,7 @@ use crate::message::{
     Kind, RTA_MULTIPATH, RawMessage, attributes, push_attribute, rtnexthops, u16_at, u32_at,
 };
 
-/// Returns the message without the parts that the kernel changes by itself; `None` for a row that
+/// Returns the message without the parts that the kernel changes by itself; `None` if the whole row
 /// comes and goes by itself.
 ///
 /// | kind | removed | why |

@@ -152,7 +152,7 @@ impl NamedNetns {
     ///
     /// # Panics
     ///
-    /// As [`ip`].
+    /// Like [`ip`].
     #[track_caller]
     pub fn ip(&self, args: &[&str]) -> String {
         ip(&[&["-netns", &self.0], args].concat())

@@ -32,7 +32,7 @@ pub fn raw_dump(kind: Kind, family: u8) -> Vec<RawMessage> {
 ///
 /// # Panics
 ///
-/// As [`raw_dump`].
+/// Like [`raw_dump`].
 pub fn raw_dump_proxies(family: u8) -> Vec<RawMessage> {
     let mut header = vec![0; Kind::Neighbour.header_len()];
     header[0] = family;

@@ -49,7 +49,7 @@ pub(crate) fn guests(test: &TestHost, backup_speed: u64) -> Guests {
     Guests::new(host, backup_speed)
 }
 
-/// Every delay has this length, unless an event comes first.
+/// Returns a configuration that polls tasks at this interval, unless an event comes first.
 pub(crate) fn config(interval: Duration) -> Config {
     Config::default()
         .with_create()

@@ -15,7 +15,7 @@ use trueup_etcd::Config;
 
 use super::{Place, write_secret};
 
-/// A certificate authority for tests.
+/// A certificate authority for tests, with its secret key in memory.
 #[derive(Debug)]
 pub struct Authority {
     folder: PathBuf,

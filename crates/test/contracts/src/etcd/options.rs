@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 pub struct ClusterOptions {
     /// One place for each member.
     pub places: Vec<Place>,
-    /// Additional arguments for `etcd`.
+    /// Additional arguments for `etcd`, the same for each member.
     pub arguments: Vec<String>,
     /// True if clients connect with TLS, each with a certificate.
     pub has_tls: bool,
@@ -55,7 +55,7 @@ impl ClusterOptions {
         self
     }
 
-    /// Makes clients connect with TLS.
+    /// Makes clients connect with TLS, each with a certificate.
     #[must_use]
     pub fn with_tls(mut self) -> Self {
         self.has_tls = true;

@@ -54,8 +54,8 @@ pub(crate) fn address(spec: &AddressSpec, clean: bool) -> Address<IfName> {
 }
 
 /// The devices that always have a carrier: no process sets them down, or makes another device with
-/// their name. If another link is set up without a carrier, even by a message that then failed, the
-/// kernel notes that some time later. It then drops the link's neighbours, except permanent ones
+/// their name. If another link is set up without a carrier, even by a failed message, the kernel
+/// notices some time later. It then drops the link's neighbours, except permanent ones
 /// (`neigh_carrier_down`).
 const CARRIED: [&str; 2] = ["ext0", "ext1"];
 

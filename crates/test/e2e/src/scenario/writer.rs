@@ -151,7 +151,7 @@ impl WriterLine {
 /// The error of a failed line.
 enum Ended {
     Errno(i32),
-    /// As the tool printed it.
+    /// The error text printed by the tool.
     Text(String),
 }
 

@@ -206,7 +206,7 @@ pub(crate) fn without_journals_there_is_nothing_to_do_and_nothing_is_made() {
 }
 
 /// A pass without changes leaves the file untouched, and does not create one. The same holds for a
-/// pass that only changes objects with its marker; `journal check` explains why that is in order.
+/// pass that only changes objects with its marker; `journal check` explains why.
 pub(crate) fn a_pass_without_changes_writes_nothing() {
     let agent = Agent::new();
     agent.settle("link = []\nroute = [{ dst = \"10.9.0.0/16\", type = \"blackhole\" }]");

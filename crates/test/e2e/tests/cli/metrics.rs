@@ -107,7 +107,7 @@ pub(crate) fn a_client_of_the_metrics_holds_up_no_pass() {
         let answer = ask(connect(), request);
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
     }
-    // Many clients that send nothing, and one that went away.
+    // Many silent clients, and one that went away.
     let silent: Vec<UnixStream> = (0..50).map(|_| connect()).collect();
     drop(connect());
     ip(&["route", "delete", "10.99.0.0/16"]);

@@ -444,7 +444,7 @@ dev = "br0"
     };
     let printed = portable(&agent);
     assert_eq!(kept(&printed), FILE);
-    // For values that another writer may have set, the output says that they are missing.
+    // The output lists values missing from it, as another writer may have set them.
     for dev in ["br0", "va", "vb", "mv0", "vx0"] {
         assert!(printed.out.contains(&format!("# not here: link {dev}: ")), "{printed:?}");
     }

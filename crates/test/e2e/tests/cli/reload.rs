@@ -26,7 +26,7 @@ pub(crate) fn a_changed_file_is_taken_up_and_a_broken_one_is_not() {
     agent.write("f.toml", &two);
     wait_until("the second one follows", || ours() == 2);
 
-    // Errors that the parser finds, errors that only a start reports, and a missing device.
+    // Errors found by the parser, errors reported only at a start, and a missing device.
     agent.write("f.toml", &one.replace("dst", "destination"));
     has_said("the last good file stays in force: f.toml:2:1: ");
     agent.write("f.toml", &(one.clone() + "[[route]]\ndst = \"10.9.0.0/16\"\ndev = \"later\"\n"));

@@ -1,4 +1,4 @@
-//! A file that other users can write, and a port that another user occupies.
+//! A file writable by other users, and a port occupied by another user.
 
 use std::fs::{self, File, Permissions};
 use std::net::{TcpListener, TcpStream};

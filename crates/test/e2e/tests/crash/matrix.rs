@@ -24,8 +24,7 @@ struct Story {
     before: Option<File>,
     /// The pass's file.
     file: File,
-    /// The acts that the pass must make, by the points of its sends, so that the test is
-    /// meaningful.
+    /// The acts that make the test meaningful, by the points of the pass's sends.
     does: &'static [(&'static str, &'static [&'static str])],
 }
 

@@ -131,8 +131,7 @@ impl Host {
         fs::create_dir(&self.directory).unwrap();
     }
 
-    /// Runs an agent that is killed if it reaches a point, on a host that has converged to
-    /// `before`.
+    /// Runs an agent on a host converged to `before`, and kills the agent if it reaches a point.
     fn dies(&self, before: Option<&File>, file: &File, deadly: Option<(&str, usize)>) -> Ended {
         if let Some(before) = before {
             self.succeeds("apply", before);

@@ -115,8 +115,8 @@ fn point(thread: pid_t, entered: &mut HashMap<pid_t, Option<&'static str>>) -> O
     what.map(|what| format!("after {what}"))
 }
 
-/// `struct ptrace_syscall_info` of linux/ptrace.h in words of eight bytes: the kind is the first
-/// byte, the number the fourth word, the arguments follow.
+/// Returns `struct ptrace_syscall_info` of linux/ptrace.h in words of eight bytes: the kind is the
+/// first byte, the number the fourth word, the arguments follow.
 #[allow(unsafe_code, reason = "PTRACE_GET_SYSCALL_INFO")]
 fn info(thread: pid_t) -> [u64; 10] {
     let mut info = [0_u64; 10];

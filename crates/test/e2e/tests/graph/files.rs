@@ -234,7 +234,7 @@ pub(crate) fn a_file_is_kept_without_an_inotify_instance() {
     child.terminate(Signal::TERM);
 }
 
-/// As after a reboot: only the name is the same.
+/// This is like a reboot: only the name stays the same.
 pub(crate) fn files_and_commands_outlive_a_namespace_with_a_name() {
     let agent = Agent::new();
     let script = "test -e go && echo run >> log";

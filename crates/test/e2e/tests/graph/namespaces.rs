@@ -153,8 +153,8 @@ impl Site {
         assert_eq!(setting, "1\n");
     }
 
-    /// Checks that the command ran for each version that converged: once, or more often if the file
-    /// was written again or a kill came between. An older version must never follow a newer one.
+    /// Checks that the command ran for each converged version: once, or more often if the file was
+    /// written again or a kill came between. An older version must never follow a newer one.
     fn check_log(&self, converged: &[usize], versions: usize, kills: usize) {
         let log = self.read("log");
         let runs: Vec<usize> = log.lines().filter_map(|line| line.parse().ok()).collect();

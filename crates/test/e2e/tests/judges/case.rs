@@ -416,8 +416,8 @@ fn expectations(desired: &Desired) -> Wanted {
     ]
 }
 
-/// Returns a foreign link's row without the properties that the desired state may change, and
-/// without those that follow from lower devices or ports.
+/// Returns a foreign link's row without changeable properties: the desired state may set them, or
+/// they follow from lower devices or ports.
 fn foreign_link(row: &RawMessage, names: &Names, wanted: &Wanted) -> String {
     let mut fields = fields(row, names);
     let stated = wanted

@@ -23,7 +23,7 @@ pub(crate) enum Edit {
     MoveAwayThenWrite,
     MoveAwayAndBack,
     Sed,
-    /// As the kubelet does: replaces the link `..data` to a directory.
+    /// By replacing the link `..data` to a directory, like the kubelet.
     ConfigMap,
 }
 

@@ -261,7 +261,8 @@ fn with_other_routes(setup: &Setup, mut desired: Desired, rng: &mut Rng) -> Desi
     desired
 }
 
-/// While another writer writes, the kernel may omit a row, or show one twice.
+/// Returns a lossy dump's faults: while another writer writes, the kernel may omit a row, or show
+/// one twice.
 fn lossy_dump(rng: &mut Rng) -> Vec<(At, Injection)> {
     let kinds = [Kind::Neighbour, Kind::Route, Kind::Rule];
     let kind = *rng.choice(&kinds).unwrap_or(&Kind::Rule);
@@ -278,8 +279,8 @@ fn lossy_dump(rng: &mut Rng) -> Vec<(At, Injection)> {
     vec![(at, Injection::Act(act)), (at, Injection::Fault(fault))]
 }
 
-/// If the agent does not find a recorded object, because it is gone or a dump lost it, it makes a
-/// second dump of each family. This may spoil that dump while other objects are to be deleted.
+/// Spoils a second dump, perhaps while other objects are to be deleted. The agent makes it, one for
+/// each family, if it does not find a recorded object: the object is gone, or a dump lost it.
 fn second_dump(rng: &mut Rng, turn: &mut Turn, last: &mut Option<Desired>) {
     let kind = *rng.choice(&[Kind::Route, Kind::Rule]).unwrap_or(&Kind::Rule);
     let of_family = rng.u32(1..3);

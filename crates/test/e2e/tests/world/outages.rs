@@ -134,7 +134,7 @@ pub(crate) fn the_second_of_two_machines_with_one_name_exports_nothing() {
     on_second.terminate(Signal::TERM);
 }
 
-/// As after the store was recreated. Collected routes stay until there is a view of the new one.
+/// This is like a recreated store. Collected routes stay until there is a view of the new one.
 pub(crate) fn a_store_that_is_another_one_ends_the_agent() {
     let mut options = ClusterOptions::local(1);
     options.places[0].ports = Some((2379, 2380));

@@ -1,4 +1,4 @@
-//! A prefix that another host takes while its owner is away, and grants that prevent this.
+//! A prefix taken by another host while its owner is away, and grants that prevent this.
 
 use std::fs;
 

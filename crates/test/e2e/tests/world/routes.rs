@@ -59,7 +59,7 @@ pub(crate) fn a_changed_file_changes_what_is_exported_and_collected() {
     b.wait_for_route(ONE, false);
     b.wait_for_route(TWO, false);
 
-    // A process that died leaves routes that its successor no longer declares.
+    // A dead process leaves routes that its successor no longer declares.
     on_a.0.kill().unwrap();
     on_a.0.wait().unwrap();
     a.declare(&export("other", ONE));

@@ -133,10 +133,10 @@ impl Run {
     }
 }
 
-/// Returns true if an op restores something that the kernel does not announce, so that only the
-/// timer finds it. These are neighbour proxies (`pneigh_delete` in net/core/neighbour.c), a
-/// neighbour of which only the protocol changed (`__neigh_update`), and a setting of a link that is
-/// down (`netdev_state_change` in net/core/dev.c).
+/// Returns true if an op restores an unannounced change, so that only the timer finds it. These are
+/// neighbour proxies (`pneigh_delete` in net/core/neighbour.c), a neighbour of which only the
+/// protocol changed (`__neigh_update`), and a setting of a link that is down (`netdev_state_change`
+/// in net/core/dev.c).
 fn is_silent(op: &Op, observed: &Observed) -> bool {
     match (&op.object, op.action) {
         (Object::Neighbour(neighbour), action) => neighbour.proxy || action == Action::Delete,

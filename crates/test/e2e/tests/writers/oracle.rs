@@ -18,7 +18,7 @@ pub(crate) fn lines(desired: &Desired) -> Vec<String> {
     lines.collect()
 }
 
-/// Checks that our rows are all desired, and that each desired row is there, whoever made it.
+/// Checks that our rows are all desired, and each desired row is there, from any writer.
 pub(crate) fn as_desired(owners: &Owners, desired: &Desired) -> Result<(), String> {
     let now = World::look();
     let mut wrong = String::new();

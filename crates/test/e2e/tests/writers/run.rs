@@ -187,8 +187,8 @@ impl Run {
         }
     }
 
-    /// With a quiet other writer, makes passes until one changes nothing. It must have a reason if
-    /// the state is not as desired.
+    /// Makes passes, with a quiet other writer, until one changes nothing. If the state is not as
+    /// desired, that pass must give a reason.
     fn comes_to_rest(&mut self, desired: &Desired) -> Result<Option<Report>, String> {
         for _ in 0..FEW {
             let (report, announced) = self.pass(desired)?;
@@ -216,8 +216,8 @@ impl Run {
         }
     }
 
-    /// Checks that the report has reasons for our undesired objects, and for overridden ones that
-    /// were not restored.
+    /// Checks that the report has reasons for our undesired objects and for overridden ones not
+    /// restored.
     fn what_is_left_has_a_reason(&self, report: Option<Report>) -> Result<(), String> {
         let now = World::look();
         let left = self.owners.of(&now, Whose::Ours);

@@ -32,8 +32,8 @@ impl Former {
     }
 }
 
-/// Before Linux 6.12 a replaced IPv4 address keeps its marker: an overridden one still has the
-/// other writer's.
+/// Returns true if a replaced object keeps its marker. IPv4 addresses do before Linux 6.12: an
+/// overridden one still has the other writer's.
 pub(crate) fn keeps_its_mark(id: &Id) -> bool {
     id.kind == Kind::Address && id.key.first() == Some(&2) && running_version() < (6, 12)
 }
@@ -107,7 +107,7 @@ impl Taken {
         given
     }
 
-    /// Forgets objects that the other writer touched meanwhile, and those on links that it renamed
+    /// Forgets objects touched by the other writer meanwhile, and objects on links that it renamed
     /// or replaced: they need no restoration. A restoration is permitted where we cannot tell: a
     /// link with other properties is the same link, and a neighbour replaced without a protocol
     /// still has our marker.

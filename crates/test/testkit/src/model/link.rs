@@ -47,7 +47,7 @@ pub(super) struct Link {
     pub(super) attrs: Bag,
     /// `IFLA_INFO_DATA`.
     data: Bag,
-    /// True for a bridge's port that is up, in a bridge that is up.
+    /// True for an up port of an up bridge.
     is_enabled: bool,
     /// True if a request wrote the address: a bridge keeps it then.
     has_own_address: bool,

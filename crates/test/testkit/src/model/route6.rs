@@ -90,7 +90,7 @@ impl State {
         Ok(route)
     }
 
-    /// Makes the checks of a leg that apply to every route, even one that rejects.
+    /// Makes the checks of a leg that apply to every route, even a rejecting one.
     fn check_device6(&self, leg: &Leg) -> Result<(), Refusal> {
         let is_onlink = leg.has(RTNH_F_ONLINK);
         refuse_if((leg.device != 0 || is_onlink) && !self.addresses6.is_on(leg.device), ENODEV)?;

@@ -206,8 +206,8 @@ impl Machine {
         assert_eq!(self.send(&nothing).errno, ENODEV);
     }
 
-    /// Waits for the kernel's link watch, which announces carriers later than the request that
-    /// changed them; then for the lock that it holds meanwhile.
+    /// Waits for the kernel's link watch, which announces carriers after the request that changed
+    /// them; then for the watch's lock.
     fn settle_carriers(&mut self) {
         const IFLA_OPERSTATE: u16 = 16;
         const IFLA_CARRIER: u16 = 33;

@@ -30,7 +30,7 @@ impl Judge {
         }
     }
 
-    /// Returns the desired rows that are missing, and our rows that are not desired.
+    /// Returns missing desired rows, and our undesired rows.
     fn differences(&self, rows: &Rows, is_full: bool) -> String {
         let mut wrong = String::new();
         for (kind, wanted) in expectations(&self.desired) {

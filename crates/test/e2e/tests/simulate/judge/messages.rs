@@ -79,7 +79,7 @@ struct Part {
     is_ours: bool,
 }
 
-/// Returns the part that contains a row, or that a request asks for.
+/// Returns the part with a row, or the part requested.
 fn part_of(row: &RawMessage) -> Part {
     Part {
         kind: row.kind,

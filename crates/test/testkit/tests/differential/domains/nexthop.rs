@@ -43,7 +43,7 @@ impl Domain for Nexthops {
         Kind::Nexthop
     }
 
-    /// A delete has only the id.
+    /// Rejects deletes with more than the id.
     fn is_modelled(&self, message: &Message) -> bool {
         message.kind != 105 || message.body.len() == 16
     }
