@@ -127,7 +127,7 @@ fn gateway_object(size: usize) -> Result<Took> {
     Ok(took)
 }
 
-/// Waits until the kernel treats a link as up, up to a second after it was set up
+/// Waits until the kernel treats a link as up, at most a second after it was set up
 /// (`linkwatch_event`). Before that, adding an address is cheaper, as nothing is sent for it.
 pub(crate) fn wait_until_up(link: &str) {
     wait_until("the link is up", || {

@@ -17,7 +17,7 @@ const MANY: usize = 4;
 const KINDS: [&str; 6] = ["Link", "Address", "Neighbour", "Route", "Rule", "Nexthop"];
 const ENUMS: [&str; 3] = ["Kind", "Object", "ObjectKey"];
 
-/// Lists the places, and fails if there are too many.
+/// Prints the places, and their number.
 pub(crate) fn run(sources: Option<PathBuf>) -> Result<()> {
     let places = places(&sources.unwrap_or_else(root))?;
     for (file, line, kinds) in &places {

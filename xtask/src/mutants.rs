@@ -1,5 +1,5 @@
-//! `cargo xtask mutants`: cargo-mutants makes small changes to the code, one at a time, and for
-//! each a test must fail. A run takes a sample, another one each day, as all mutants take days.
+//! `cargo xtask mutants`: cargo-mutants makes small changes to the code, one at a time. For each, a
+//! test must fail. A run takes a sample, another one each day, as all mutants take days.
 //!
 //! If no test notices a mutant, it needs an explanation in `xtask/mutants.toml`; otherwise it is an
 //! error.

@@ -120,8 +120,7 @@ fn publish(packages: &[Package]) -> Result<()> {
 }
 
 /// Removes the unpacked content of our earlier packages, which cargo would take for the new ones.
-/// Cargo names its directories for local registries with a leading hyphen, others with the host's
-/// name.
+/// Cargo's directories for local registries begin with a hyphen, the others with the host's name.
 fn forget(packages: &[Package]) {
     let home = env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo"));
     let Some(home) = env::var_os("CARGO_HOME").map(PathBuf::from).or(home) else {

@@ -1,4 +1,5 @@
-//! Other programs at trueup's works: `ip -batch`, the crates nlink and rtnetlink, BIRD 2.
+//! Other programs that do the same works as trueup: `ip -batch`, the crates nlink and rtnetlink,
+//! BIRD 2.
 //!
 //! `peers NAME WORK SIZE` does a piece of work once, in the network namespace in which it is
 //! started, and prints its cost as a line of JSON; `peers list` prints all programs and works.

@@ -1,5 +1,5 @@
-//! The costs of a graph: to start, to run in place, at rest, and for one event. It is compared with
-//! a plain topological walk by one thread, by two and by rayon's pool, and with systemd's
+//! The costs of a graph: to start, to run in place, at rest, and for one event. They are compared
+//! with a plain topological walk by one thread, by two and by rayon's pool, and with systemd's
 //! transaction of the same number of units.
 //!
 //! Each vertex has ten parents, spread over all vertices before it. The programs take turns; of

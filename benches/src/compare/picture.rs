@@ -70,7 +70,7 @@ struct Line<'a> {
 fn panel(area: &Area<'_>, record: &Record, work: Work) -> Result<()> {
     let title = steps()
         .find(|(step, _)| step.work == work)
-        // After the comma follows the comparison, which the picture shows by itself.
+        // The picture itself shows the comparison after the comma.
         .and_then(|(step, _)| step.title.split(", against").next());
     let titled = area.titled(title.unwrap_or_default(), ("sans-serif", 17))?;
     let lines = lines(record, work);

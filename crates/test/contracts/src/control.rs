@@ -1,4 +1,4 @@
-//! Checks a backend's normalisers against the real device, for the backend's tests.
+//! Checks a backend's normalisers against the backend itself, for its tests.
 
 use std::collections::BTreeSet;
 use std::thread;

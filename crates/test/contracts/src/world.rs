@@ -65,8 +65,8 @@ pub trait Fixture {
         Duration::ZERO
     }
 
-    /// Cuts a host's connections to the store. Returns once no more answers arrive, with true;
-    /// returns false if the fixture cannot do this.
+    /// Cuts a host's connections to the store. Returns true once no more answers arrive, or false
+    /// if the fixture cannot do this.
     fn cut(&self, _host: &str) -> bool {
         false
     }

@@ -88,8 +88,8 @@ impl Changes {
 
     /// Returns the same as [`take`](Self::take), each with the request that caused it: the socket's
     /// port and the flags. The port is 0 where the kernel does not report it: for links, IPv6
-    /// addresses, deleted neighbours, and everything the kernel derives. Of the flags, the kernel
-    /// reports for routes `NLM_F_REPLACE` if another route was replaced.
+    /// addresses, deleted neighbours, and everything the kernel derives. The kernel reports one of
+    /// the flags, for routes: `NLM_F_REPLACE` if another route was replaced.
     ///
     /// # Panics
     ///
@@ -116,9 +116,9 @@ impl Changes {
         }
     }
 
-    /// Returns true if a link differs from its last announcement, or is not a plain link row. The
-    /// kernel announces bridge ports a second time, with family 7 and some of their attributes; the
-    /// first announcement has them all.
+    /// Returns true if a link differs from its last announcement. Rows of family 7 do not count:
+    /// they announce bridge ports a second time, with some of their attributes. The first
+    /// announcement has them all.
     fn link_moved(&mut self, link: &RawMessage) -> bool {
         const AF_BRIDGE: u8 = 7;
         link.family() != AF_BRIDGE

@@ -56,7 +56,7 @@ pub fn enter() -> io::Result<()> {
 ///
 /// # Panics
 ///
-/// If the caller has not the right to, so call [`enter`] in the process first.
+/// If the caller lacks the right: call [`enter`] first in the process.
 pub fn fresh_netns() {
     unshare(UnshareFlags::NEWNET).expect("a network namespace: was enter() called first?");
 }

@@ -1,8 +1,8 @@
 //! Imitates an older kernel, one without the markers of some kinds of objects.
 //!
-//! Requests pass on with the marker's attribute under a number unknown to every kernel, just as an
-//! older kernel does not know today's number. Answers and announcements lose the attribute. The
-//! markers of routes and nexthop objects are in their fixed headers, on every kernel, and stay.
+//! In requests the marker's attribute gets a number unknown to every kernel; today's number is just
+//! as unknown to an older kernel. Answers and announcements lose the attribute. The markers of
+//! routes and nexthop objects are in their fixed headers, on every kernel, and stay.
 
 use std::io;
 use std::ops::Range;

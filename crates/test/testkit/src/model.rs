@@ -81,7 +81,7 @@ pub struct Kernel {
     cookie: u64,
 }
 
-/// The writers of an object, as far as its history goes.
+/// The identity of an object, and the writers that created and last changed it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin {
     /// Unique among the namespace's objects, present and past. A route that replaces another is a

@@ -14,7 +14,7 @@ pub struct ClusterOptions {
     pub has_tls: bool,
 }
 
-/// The address of one member.
+/// The place of one member: its address, its ports and its launcher.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// The address on which it listens.

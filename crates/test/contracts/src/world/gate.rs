@@ -39,7 +39,7 @@ impl Gate {
         self.is_closed.store(false, Ordering::SeqCst);
     }
 
-    /// Ends all current watches; new ones work.
+    /// Ends all current watches, but no later ones.
     pub fn break_watches(&self) {
         self.epoch.fetch_add(1, Ordering::SeqCst);
     }

@@ -131,7 +131,7 @@ impl Host {
         None
     }
 
-    /// Returns the first `count` changes of a watch, or fewer if no more come.
+    /// Returns the first changes of a watch, at least `count`; panics if there are fewer.
     fn changes(&self, watch: &mut dyn StoreWatch, after: Revision, count: usize) -> Vec<String> {
         let (mut seen, mut all) = (after, Vec::new());
         while all.len() < count {
@@ -349,7 +349,7 @@ fn a_renewed_lease_goes_on(fixture: &dyn Fixture) {
     for _ in 0..8 {
         fixture.pass(fixture.ttl() / 3);
         let begun = Instant::now();
-        // The rest at the arrival of the answer.
+        // The time left when the answer arrives.
         assert!(a.store.renew(lease).unwrap() + begun.elapsed() >= fixture.ttl());
     }
     assert_eq!(a.names(), ["x=1"]);

@@ -1,6 +1,6 @@
-//! Brings the example up, breaks it by hand and repairs it, in a temporary namespace: `cargo xtask
-//! demo`. It runs the `trueup` program as a user would and checks its exit codes. Raw dumps, not
-//! the program itself, show that the repair is complete.
+//! Brings the example up, damages it and repairs it, in a temporary namespace: `cargo xtask demo`.
+//! It runs the `trueup` program as a user would and checks its exit codes. Raw dumps, not the
+//! program itself, show that the repair is complete.
 
 use std::env;
 use std::path::{Path, PathBuf};

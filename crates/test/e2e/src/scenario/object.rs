@@ -42,7 +42,7 @@ pub(super) fn expected(kind: Kind, text: &str) -> Phrase {
     }
 }
 
-/// Formats an announcement: the verb, then the row.
+/// Formats an announcement: `deleted` if so, the kind's word, then the row.
 pub(super) fn event(row: &RawMessage, names: &Names) -> String {
     let gone = if row.action == Action::Del { "deleted " } else { "" };
     format!("{gone}{} {}", row.kind.word(), phrase(row, names, false))

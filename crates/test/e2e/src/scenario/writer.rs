@@ -45,7 +45,7 @@ pub(super) enum Tool {
 }
 
 impl Tool {
-    /// Returns the tool of a line, or `None` for a raw message.
+    /// Returns the tool of a line; `None` if it is no tool's, so a raw message or an error.
     pub(super) fn of(text: &str) -> Option<Tool> {
         let mut words = text.trim_start_matches("ip ").split_whitespace();
         Some(match words.next()? {

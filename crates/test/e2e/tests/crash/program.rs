@@ -3,7 +3,7 @@
 //! emptied one.
 //!
 //! `matrix` covers every message of a batch, for objects of every kind and without markers. Here
-//! runs the installed program with its own journal.
+//! the installed program runs, with its own journal.
 
 use std::cell::Cell;
 use std::fs;

@@ -15,7 +15,7 @@ fn start(host: &Host, network: &str, manager: &str) -> [Daemon; 2] {
     let bus = bus(host);
     host.empty("/etc/systemd");
     host.write("systemd/network/10-d0.network", network);
-    // Its directory must exist, and belong to the right user: its own belongs to another.
+    // Its directory must exist with the right owner: the machine's belongs to another user.
     host.write("systemd/netif/none", "");
     fs::create_dir("/etc/systemd/network").unwrap();
     fs::write("/etc/systemd/networkd.conf", manager).unwrap();

@@ -432,7 +432,7 @@ fn foreign_link(row: &RawMessage, names: &Names, wanted: &Wanted) -> String {
         fields.remove("mtu");
     }
     if fields["kind"] == "bridge" {
-        // The address of its first port, unless set by hand.
+        // The lowest address of its ports, unless set by hand.
         fields.remove("lladdr");
     }
     format!("{} {}", row.device(), line("link", &fields))

@@ -303,7 +303,7 @@ impl Draw {
         let family = address.family();
         address.peer = address.peer.map(|peer| self.ip(family, peer));
         address.metric = self.small(address.metric);
-        // One unknown flag would refuse the whole set.
+        // One refused flag would refuse the whole set.
         if !self.one_in(3) {
             address.flags = self.of(&[
                 AddressFlags::default(),

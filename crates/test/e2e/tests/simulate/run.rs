@@ -28,7 +28,7 @@ pub(crate) struct Done {
     pub(crate) counts: Counts,
     pub(crate) trace: u64,
     pub(crate) log: Vec<String>,
-    /// The acts drawn during the run, by turn and slot.
+    /// The results of the drawn acts, by turn and slot.
     pub(crate) drawn: BTreeMap<(usize, usize), Act>,
 }
 

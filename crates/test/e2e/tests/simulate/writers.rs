@@ -403,7 +403,7 @@ fn rewritten(mut object: Object, rng: &mut Rng) -> Object {
         Object::Neighbour(it) if rng.bool() && it.lladdr.is_some() => {
             it.lladdr = "02:00:00:00:09:09".parse().ok();
         }
-        // The judges distinguish no lifetime, a finite and an endless one, but not the rest.
+        // The judges distinguish no lifetime, a finite and an endless one, but not the time left.
         Object::Address(it) if rng.bool() => {
             let is_deprecated = it.lifetimes.preferred == 0;
             it.lifetimes.preferred = if is_deprecated { it.lifetimes.valid } else { 0 };

@@ -49,7 +49,7 @@ impl Host {
         }
     }
 
-    /// Makes a host with its own store file, without etcd.
+    /// Makes a host with its own file, and without endpoints of a store.
     pub(crate) fn without_etcd(name: &'static str) -> Host {
         Host {
             agent: Agent::new(),

@@ -122,7 +122,7 @@ impl State {
         }
     }
 
-    /// Gives a loopback that comes up 127.0.0.1.
+    /// Gives 127.0.0.1 to a loopback that comes up.
     pub(super) fn addresses4_up(&mut self, index: u32) {
         let link = self.links.get(index).filter(|link| link.is_loopback());
         if let Some(link) = link

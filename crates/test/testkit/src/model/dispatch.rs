@@ -39,7 +39,7 @@ pub(super) struct Sender {
 pub(super) enum Reply {
     /// An acknowledgement, or the answer about one object.
     Answer(Vec<u8>),
-    /// A part of a dump. The kernel makes it as room comes free, so it is not charged to the
+    /// A part of a dump. The kernel makes it as the buffer empties, so it is not charged to the
     /// buffer.
     Part(Vec<u8>),
 }

@@ -74,7 +74,7 @@ impl Mailbox {
         self.lock().limit = bytes.clamp(2304, RECEIVE_BUFFER_MAX);
     }
 
-    /// Queues an answer or an announcement; loses it if there is no room.
+    /// Queues an answer or an announcement; loses it if the queue is full.
     pub(super) fn deliver(&self, bytes: Vec<u8>) {
         let charge = CHARGE + (bytes.len() + 1).next_multiple_of(CHARGE_STEP);
         let mut inner = self.lock();

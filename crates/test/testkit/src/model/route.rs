@@ -22,7 +22,7 @@ const TAKEN: [u16; 11] = [
     RTA_CACHEINFO,
 ];
 
-/// The list of a route: family, table, destination.
+/// The key of a list of routes: family, table, destination and source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) family: u8,

@@ -87,7 +87,7 @@ within = ["10.20.0.0/16"]
         Route { dst: format!("10.20.{}.0/24", self.subnet), via: address(self.number).to_string() }
     }
 
-    /// Returns the address of the host's only pod, the first in its subnet.
+    /// Returns a pod's address, the first in the host's subnet.
     pub(crate) fn pod(&self) -> Ipv4Addr {
         Ipv4Addr::new(10, 20, self.subnet, 1)
     }

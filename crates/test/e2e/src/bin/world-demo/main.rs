@@ -1,7 +1,7 @@
 //! Five hosts, each in a namespace, exchange routes through etcd, while agents and members of etcd
 //! are killed and a host is cut off: `cargo xtask demo --world`. Each host runs the program `trueup
-//! watch`. The demo prints the announcements of the hosts' kernels at once, and compares them with
-//! the expected changes. If any other route comes or goes, it ends with an error.
+//! watch`. The demo prints the announcements of the hosts' kernels as they come, and compares them
+//! with the expected changes. If any other route comes or goes, it ends with an error.
 
 mod host;
 mod ping;
