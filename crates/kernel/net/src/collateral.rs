@@ -336,7 +336,7 @@ fn left_by(op: &Op) -> Option<u32> {
 }
 
 /// Returns IPv6's choice for an address's subnet route: the first on the device, in the device's
-/// table, whoever made it (`addrconf_get_prefix_route`).
+/// table by any writer (`addrconf_get_prefix_route`).
 fn on_subnet(
     observed: &Observed,
     restored: &[&Route],

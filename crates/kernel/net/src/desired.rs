@@ -71,7 +71,7 @@ pub enum NexthopMode {
 }
 
 impl Desired {
-    /// Returns the names of all devices that are declared, or that objects refer to.
+    /// Returns the names of all devices declared or referred to by objects.
     pub fn device_names(&self) -> BTreeSet<IfName> {
         let mut names = BTreeSet::new();
         each_kind!(K => OfKind::<K>::of_kind(self).name_devices(&mut names));
@@ -111,7 +111,7 @@ trait Stated {
     /// Returns the number of objects, or `None` if this field does not make the kind managed.
     fn count(&self) -> Option<usize>;
 
-    /// Adds the names of the devices that are declared, or that objects refer to.
+    /// Adds the names of the devices declared or referred to by objects.
     fn name_devices(&self, names: &mut BTreeSet<IfName>);
 }
 

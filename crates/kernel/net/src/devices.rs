@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::values::{Dev, IfName};
 
-/// The devices of a namespace, by name and by reference: existing ones, those that a plan will add,
-/// and missing ones that objects refer to.
+/// The devices of a namespace, by name and by reference: existing ones, those to be created by a
+/// plan, and missing ones that objects refer to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Devices {
     names: BTreeMap<Dev, IfName>,
@@ -74,7 +74,7 @@ impl Devices {
         self.names.iter().filter(|(dev, _)| dev.is_planned()).map(|(dev, name)| (*dev, name))
     }
 
-    /// Returns the devices that objects refer to, but that neither exist nor are created.
+    /// Returns the devices to which objects refer, but which neither exist nor are created.
     pub fn missing(&self) -> impl Iterator<Item = (Dev, &IfName)> {
         let last = self.names.range(Dev::missing(0)..);
         last.map(|(dev, name)| (*dev, name))

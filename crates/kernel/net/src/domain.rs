@@ -9,10 +9,10 @@ use crate::values::{InterfacePattern, Prefix};
 
 /// The part of a network namespace that one agent manages. [`Domain::default`] is all of it.
 ///
-/// Objects outside count as another writer's, whatever their protocol or the ledger says. trueup
-/// does not delete, override or adopt them, and holds an op that would take them along. It also
-/// holds desired objects outside ([`Hold::OutsideDomain`](crate::Hold::OutsideDomain)). So several
-/// agents can share a namespace and a marker.
+/// Objects outside count as another writer's, with any protocol, and even if the ledger lists them.
+/// trueup does not delete, override or adopt them, and holds an op that would take them along. It
+/// also holds desired objects outside ([`Hold::OutsideDomain`](crate::Hold::OutsideDomain)). So
+/// several agents can share a namespace and a marker.
 ///
 /// A domain has parts. None limits it until given:
 ///

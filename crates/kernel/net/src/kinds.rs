@@ -1,12 +1,12 @@
-//! The kinds of objects. Each has a key that identifies its objects, fields that can change in
-//! place, and a canonical form: the one the kernel would report.
+//! The kinds of objects. Each has a key that identifies its objects, fields to be changed in place,
+//! and a canonical form: the one the kernel would report.
 //!
 //! A kind is a folder here and a row of the registry ([`registry`]). It implements [`ObjectKind`]
-//! and the traits beside it. The compiler names what a new kind lacks.
+//! and the traits beside it. The compiler names any trait missing for a new kind.
 //!
 //! An object that refers to a device is generic over the reference. `Route<IfName>` is *authored*,
-//! by name. `Route` (that is `Route<Dev>`) is *indexed*, so that desired and observed objects can
-//! be compared. [`crate::resolve`] leads from one to the other.
+//! by name. `Route` (`Route<Dev>`) is *indexed*, so that desired and observed objects can be
+//! compared. [`crate::resolve`] leads from one to the other.
 //!
 //! With the feature `serde`, objects and keys can be written and read. The names of fields stay the
 //! same from version to version. A value that a constructor would refuse is refused when read.
@@ -97,8 +97,8 @@ pub trait ObjectKind: Registered + Located + Clone + PartialEq + Into<Object> {
 
     /// True if the kernel stores a protocol on these objects, perhaps only from some version on.
     const BEARS_PROTOCOL: bool = true;
-    /// True if every kernel that has the kind stores the marker on its objects, so that the ledger
-    /// is never asked.
+    /// True if every kernel with the kind stores the marker on its objects, so that the ledger is
+    /// never asked.
     const MARKER_IS_SURE: bool = false;
     /// True if an overridden object may be deleted when its former state cannot be restored.
     const OVERRIDDEN_CAN_GO: bool = true;
@@ -268,8 +268,8 @@ pub(crate) trait Authored {
 
 /// A desired object that can be checked by itself.
 pub(crate) trait Check {
-    /// Refuses an object that the kernel would refuse in any state, or would store differently, so
-    /// that no pass could converge.
+    /// Refuses an object that the kernel would refuse in any state. Also refuses one that it would
+    /// store differently, since no pass could converge.
     fn check(&self) -> Result<(), &'static str>;
 }
 

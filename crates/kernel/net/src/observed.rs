@@ -19,10 +19,10 @@ per_kind! {
     /// plan converts them.
     ///
     /// - Links: every link of the namespace, since names resolve against them.
-    /// - Routes: all with our marker, and at least those of other writers with a desired key.
+    /// - Routes: all with our marker, and at least other writers' with a desired key.
     /// - Nexthop objects: all with our marker. Of other writers' at least those with a number of
-    ///   ours ([`crate::Nexthop::ids`]), groups that contain one, and those that lead out of a link
-    ///   that the plan touches.
+    ///   ours ([`crate::Nexthop::ids`]), groups with one as a member, and objects that lead out of
+    ///   a link touched by the plan.
     #[derive(Clone, Debug, Default, PartialEq)]
     #[non_exhaustive]
     pub struct Observed[Vec] {
@@ -87,7 +87,7 @@ impl Observed {
     }
 
     /// Returns the devices by which no packet leaves after the plan: missing ones, those that are
-    /// down and stay so, and those that the plan makes without setting them up.
+    /// down and stay so, and those created without being set up.
     pub(crate) fn devices_down<D>(
         &self,
         links: Option<&[Link<D>]>,

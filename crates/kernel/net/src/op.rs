@@ -260,8 +260,8 @@ impl Op {
             (NextHops::One(hop), NextHops::One(former)) => {
                 hop.via.is_some() && former.via.is_some() && hop.via != former.via
             }
-            // A delete that names an object removes no other route. A delete that names next hops
-            // removes no route that points at an object (`fib_nh_match`).
+            // A delete that names an object removes no other route. A delete with next hops removes
+            // no route that points at an object (`fib_nh_match`).
             (NextHops::Object(object, _), NextHops::Object(former, _)) => {
                 route.family() == Family::Inet && object != former
             }

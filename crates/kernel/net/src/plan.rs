@@ -53,7 +53,7 @@ pub struct Plan {
     pub conflicts: Vec<Conflict>,
     /// Foreign objects that are as desired and become ours without a change.
     pub adopted: Vec<Object>,
-    /// Facts that the declaration's author should know, and that no op shows.
+    /// Facts for the declaration's author that no op shows.
     pub notices: Vec<Notice>,
     /// The devices that the ops refer to.
     pub devices: Devices,
@@ -102,7 +102,7 @@ impl Plan {
             .as_ref()
     }
 
-    /// Returns the devices that the plan's link ops affect in a way that can cost them objects.
+    /// Returns the devices that may lose objects through the plan's ops on links.
     pub fn devices_hit(&self, observed: &Observed) -> BTreeSet<Dev> {
         if !self.ops.iter().any(|op| op.object.kind() == Kind::Link) {
             return BTreeSet::new();
@@ -119,8 +119,8 @@ impl Plan {
     }
 
     /// Adapts the plan to keys that may have unread routes of other writers. An IPv4 route with
-    /// another gateway is not replaced, since a replace hits the first route with its key, whoever
-    /// wrote it (`fib_table_insert`). Instead the new route is added beside the old one, which is
+    /// another gateway is not replaced, since a replace hits the first route with its key, by any
+    /// writer (`fib_table_insert`). Instead the new route is added beside the old one, which is
     /// then deleted.
     #[must_use]
     pub fn append_then_delete(self) -> Plan {
@@ -159,7 +159,7 @@ impl Plan {
 /// Plans a pass: resolves the desired state against the observed one and compares the two.
 ///
 /// An unmanaged kind is left alone. Nothing is deleted of a kind that was not observed completely.
-/// If that kind is the links, no link is changed in a way that could delete other objects along.
+/// If that kind is the links, no link is changed in a way with side effects on other objects.
 ///
 /// # Errors
 ///
@@ -185,7 +185,7 @@ pub fn plan(
 ///
 /// # Errors
 ///
-/// Those of [`plan`].
+/// The same as [`plan`].
 pub fn plan_with(
     desired: &Desired,
     part: Option<&Routes>,

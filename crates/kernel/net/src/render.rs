@@ -150,7 +150,7 @@ impl Plan {
     }
 
     /// Returns the commands for `ip -batch -`: a line for each op, in order, but IPv6 rules last.
-    /// Comments replace held ops, ops with a word that `ip -batch` cannot read, ops that wait for
+    /// Comments replace held ops, ops with a word that `ip -batch` cannot read, ops waiting for
     /// either, and conflicts. An alias that it cannot read is left out of its command, with a
     /// comment, and nothing waits for it.
     ///

@@ -180,7 +180,7 @@ impl Resolution {
     ///
     /// # Errors
     ///
-    /// Those of [`plan`](crate::plan()) that concern links.
+    /// The errors of [`plan`](crate::plan()) about links.
     pub fn of(
         desired: &Desired,
         observed: &Observed,
@@ -246,7 +246,7 @@ impl Resolution {
     ///
     /// # Errors
     ///
-    /// Those of [`plan`](crate::plan()).
+    /// The same as [`plan`](crate::plan()).
     pub fn objects(&self, desired: &Desired, policy: &Policy) -> Result<Vec<Object>, DesiredError> {
         let routes = self.routes_of(desired, None);
         let mut resolved = resolve(desired, routes, self, policy)?;

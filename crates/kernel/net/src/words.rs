@@ -8,11 +8,11 @@ use crate::values::Dev;
 
 /// A word of a command line, quoted if `ip -batch` would otherwise split it.
 ///
-/// `ip -batch` knows no escapes. It cuts a line at the first `#`, joins a line that ends in `\`
-/// with the next, and reads a word that begins with a quote up to the next such quote (`getcmdline`
-/// and `makeargs` in iproute2's lib/utils.c). If it would misread a word, or a terminal would obey
-/// it, the word is escaped as in bash, `$'...'`. [`is_sayable`] returns false for a command with
-/// such a word.
+/// `ip -batch` knows no escapes. It cuts a line at the first `#`, joins a line ending in `\` with
+/// the next, and reads a word that begins with a quote up to the next such quote (`getcmdline` and
+/// `makeargs` in iproute2's lib/utils.c). If it would misread a word, or a terminal would obey it,
+/// the word is escaped as in bash, `$'...'`. [`is_sayable`] returns false for a command with such a
+/// word.
 pub(crate) struct Word<'a>(pub(crate) &'a [u8]);
 
 impl fmt::Display for Word<'_> {
@@ -77,9 +77,9 @@ fn harmless(out: &mut impl fmt::Write, c: char) -> fmt::Result {
     }
 }
 
-/// Returns external text as one line, without characters that a terminal would obey or that would
-/// reorder the text beside it. They become `\x1b` or `\u202e`. A line feed, after which the text
-/// could pass for a line of ours, becomes `\n`.
+/// Returns external text as one line, without characters that control a terminal or reorder the
+/// text beside them. They become `\x1b` or `\u202e`. A line feed, after which the text could pass
+/// for a line of ours, becomes `\n`.
 pub fn clean(text: &str) -> Cow<'_, str> {
     if !text.contains(is_harmful) {
         return Cow::Borrowed(text);

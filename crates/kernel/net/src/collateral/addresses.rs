@@ -86,9 +86,9 @@ impl Kept {
 }
 
 impl CollateralIndex<'_> {
-    /// Returns the addresses that must stay, by position in `deleted`, each with a foreign object
-    /// that would go along. `kept` lists the other addresses. Their secondaries go with the
-    /// primary, if only to be added again.
+    /// Returns the addresses to keep, by position in `deleted`, each with a foreign object that
+    /// would go along. `kept` lists the other addresses. Their secondaries go with the primary, if
+    /// only to be added again.
     pub(crate) fn of_addresses(
         &self,
         deleted: &[&Address],

@@ -231,8 +231,8 @@ impl FromIterator<Kind> for Kinds {
 pub enum Action {
     /// Makes an object; fails if it exists by then.
     Create,
-    /// Changes an object in place: one of ours, an overridden one, or a link that others made and
-    /// that we set up.
+    /// Changes an object in place: one of ours, an overridden one, or a link of others that we set
+    /// up.
     Update,
     /// Removes an object of ours.
     Delete,

@@ -1,4 +1,4 @@
-//! Facts that the declaration's author should know, and that no op shows.
+//! Facts for the declaration's author that no op shows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +10,7 @@ use crate::resolve::Resolved;
 use crate::values::{Dev, IfName, Protocols};
 use crate::with_object;
 
-/// A fact that the declaration's author should know, and that no op shows. It does not prevent
-/// convergence.
+/// A fact for the declaration's author that no op shows. It does not prevent convergence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {

@@ -202,8 +202,8 @@ struct IdAllocator<'a, F> {
 }
 
 impl<F: Fn() -> Vec<Option<RouteKey>>> IdAllocator<'_, F> {
-    /// Assigns ids to the targets of one sort. They take over existing objects of that sort that
-    /// are no longer desired.
+    /// Assigns ids to the targets of one sort. They take over existing objects of the same sort
+    /// that are no longer desired.
     fn assign(
         &mut self,
         wanted: Wanted,

@@ -225,7 +225,7 @@ impl ResolvedRoutes {
     ///
     /// # Errors
     ///
-    /// Those of `list`.
+    /// The same as `list`.
     pub(crate) fn list_next<D: DeviceName>(
         &self,
         routes: &Routes<D>,

@@ -276,7 +276,7 @@ impl FromStr for InterfacePattern {
 
     /// # Errors
     ///
-    /// Those of [`from_bytes`](Self::from_bytes).
+    /// The same as [`from_bytes`](Self::from_bytes).
     fn from_str(text: &str) -> Result<InterfacePattern, ParseError> {
         InterfacePattern::from_bytes(text.as_bytes())
     }

@@ -74,7 +74,7 @@ impl Find for Link {
     }
 }
 
-/// Returns the links that come into being as the other end of a pair, each with that pair's maker.
+/// Returns the links that come into being as the other end of a pair, each with the pair's maker.
 /// If two links name each other, the first makes the second.
 pub(crate) fn makers(wanted: &[Link]) -> BTreeMap<IfName, IfName> {
     let mut pairs: Vec<(IfName, IfName)> =
@@ -123,8 +123,8 @@ fn existing(
 }
 
 /// Plans for a missing link. `hold` finds a reason for a creatable one to wait, such as an existing
-/// link with the other end's name. If that link went before the kernel made the pair, the new end
-/// would have an index that we neither chose nor recorded.
+/// link with the other end's name. If the other link went before the kernel made the pair, the new
+/// end's index would be neither chosen nor recorded by us.
 fn missing(
     found: &mut Findings,
     wanted: &Link,

@@ -29,8 +29,8 @@ impl Find for Rule {
     }
 }
 
-/// Returns the desired rules that no foreign rule satisfies, and the observed ones except those
-/// that satisfy one.
+/// Returns the desired rules not satisfied by a foreign rule, and the observed rules without the
+/// satisfying ones.
 fn without_satisfied<'a>(
     found_ops: &mut Findings,
     desired: Canonical<&[Rule]>,
@@ -110,9 +110,8 @@ pub(super) fn recreate_shadowing_rules(
     }
 }
 
-/// Holds deletes that could hit another writer's rule, and the creates that wait for them. The
-/// kernel deletes the first rule that has all selectors of the request, even if it has more
-/// (`rule_find`).
+/// Holds deletes that could hit another writer's rule, and the creates waiting for them. The kernel
+/// deletes the first rule that has all selectors of the request, even if it has more (`rule_find`).
 pub(super) fn hold_ambiguous_deletes(found: &mut Findings, observed: &Observed, proof: Proof<'_>) {
     let foreign: Vec<&Rule> = observed.rules.iter().filter(|rule| !proof.is_ours(*rule)).collect();
     // Most deletes share their priority, which every search compares, with no foreign rule.

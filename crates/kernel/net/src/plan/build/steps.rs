@@ -48,8 +48,8 @@ pub(super) fn add(found: &mut Findings, desired: &Resolved, observed: &Observed)
     found.ops = ops;
 }
 
-/// Returns the link set down, if it is up and becomes a port of a master that takes only ports that
-/// are down. The update sets it up again, even if the master refuses it.
+/// Returns the link set down, if it is up and its new master refuses such ports. The update sets it
+/// up again, even if the master refuses it.
 fn set_down(link: &mut Link, was: &Link, desired: &Resolved, observed: &Observed) -> Option<Link> {
     let [refused_up, refuses_up] = [was, &*link].map(|link| {
         let mut links = match link.master.flatten()?.as_index() {

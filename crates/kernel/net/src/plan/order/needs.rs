@@ -44,7 +44,7 @@ pub(super) fn needs(ops: &[Op], desired: &Resolved, observed: &Observed) -> Vec<
             _ => {}
         }
     }
-    // Existing objects that stay come first, so that no op waits for them.
+    // Existing objects come first if they stay, so that no op waits for them.
     let stays = observed
         .addresses
         .iter()

@@ -1,15 +1,15 @@
 //! Finds links that come up after their addresses.
 //!
 //! Each IPv6 address added to a link that is up makes the link join another multicast group, and
-//! announce all its groups: the cost of `n` addresses is that of `n` squared. On a link that is
-//! down the kernel only stores them, and activates all of them when the link comes up. This is done
-//! only if the kernel then does the same as it would have done at once (`addrconf_permanent_addr`
-//! in net/ipv6/addrconf.c). In these cases the link comes up first:
+//! announce all its groups: the cost grows with the square of their number. On a link that is down
+//! the kernel only stores them, and activates all of them when the link comes up. This is done only
+//! if the kernel then does the same as it would have done at once (`addrconf_permanent_addr` in
+//! net/ipv6/addrconf.c). In these cases the link comes up first:
 //!
 //! - An address has a lifetime or a peer. Its prefix route would never be added, since the kernel
 //!   adds the routes of permanent addresses only.
 //! - Other links are stacked on it. If it came up after them, it would set up VLANs that are to
-//!   stay down (`vlan_device_event`), and a VLAN that is to be up cannot come up before it.
+//!   stay down (`vlan_device_event`), and other VLANs cannot come up before it.
 //! - It joins a master. The port must have no addresses then: joining a VRF removes them, and a
 //!   bond takes no port that is up. An MTU may be too small for IPv6, which removes them too.
 //!
@@ -62,7 +62,7 @@ impl Raising {
     }
 }
 
-/// Returns the device that an op brings up, if the op does nothing that affects the addresses.
+/// Returns the device brought up by an op, if the op does nothing that affects the addresses.
 fn raised(op: &Op, desired: &Resolved) -> Option<Dev> {
     let Object::Link(link) = &op.object else {
         return None;
