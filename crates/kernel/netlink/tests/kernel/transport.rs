@@ -432,7 +432,7 @@ pub(crate) fn a_strict_dump_is_filtered_and_says_so() {
     let (count, dumped) = dump(&mut socket, &fixed(RTM_GETLINK, &[0; 16]));
     assert!(count > 0 && dumped.complete && !dumped.filtered, "{dumped:?}");
 
-    // A table that does not exist, and a header that strict checking refuses.
+    // A missing table, and a header that strict checking refuses.
     let error = socket.dump(&table(4242), |_| {}).unwrap_err();
     assert_eq!(error.errno(), Some(libc::ENOENT), "{error}");
     let tos = fixed(RTM_GETROUTE, &[2, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0]);

@@ -169,7 +169,7 @@ fn likes(route: &Route) -> Vec<Route> {
     all
 }
 
-/// A row that does not fit a dump ends it silently, so no route that would become one is written.
+/// A row that does not fit a dump ends it silently, so trueup writes no route as large.
 pub(crate) fn as_many_next_hops_as_can_be_written_can_be_read_back() {
     let (mut net, a, _) = Net::with_devices();
     let ipv4 = |_| via("10.0.0.9", a);
