@@ -233,7 +233,7 @@ pub enum Part {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Place {
-    /// The link's own name.
+    /// The link's own name, if the object is a link.
     pub link: Option<IfName>,
     /// The devices that it is on or leads out of.
     pub devices: Vec<Dev>,

@@ -87,7 +87,7 @@ impl Policy {
     }
 
     /// Limits the policy to a part of the namespace. With
-    /// [`Domain::ledger_only`](Domain::ledger_only) the marker proves nothing for any kind.
+    /// [`Domain::ledger_only`] the marker proves nothing for any kind.
     #[must_use]
     pub fn with_domain(mut self, domain: impl Into<Arc<Domain>>) -> Policy {
         self.domain = domain.into();

@@ -28,7 +28,7 @@ use crate::values::Dev;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Conflict {
-    /// Our object as desired.
+    /// Our object, as declared.
     pub desired: Object,
     /// The foreign object as observed.
     pub foreign: Object,

@@ -357,7 +357,7 @@ fn macvlans(desired: &Desired, observed: &Observed) -> Macvlans {
     Macvlans { declared: declared.collect(), observed: there.collect() }
 }
 
-/// A link has one other end, so the declarations of both ends must match.
+/// Refuses declarations of a pair's two ends that do not match.
 fn pairs(links: &[Link<IfName>]) -> Result<(), DesiredError> {
     let names = links.iter().enumerate();
     let declared: BTreeMap<IfName, usize> = names.map(|(at, link)| (link.name, at)).collect();

@@ -10,7 +10,7 @@
 //! compare with [`swapped`] and [`swapped_half`] of a number. Source:
 //! Documentation/networking/filter.rst in the kernel, `linux/filter.h`.
 
-/// An instruction (`struct sock_filter`).
+/// One instruction of a filter program (`struct sock_filter`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instruction {
     pub(crate) code: u16,

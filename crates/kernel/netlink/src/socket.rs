@@ -18,7 +18,7 @@ use crate::wire::{
     NLMSG_NOOP,
 };
 
-/// The default of [`Socket::timeout`].
+/// The default of [`Socket::timeout`], 10 s.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The receive queue's charge for one answer, in bytes. A bare acknowledgement costs 832, so 256

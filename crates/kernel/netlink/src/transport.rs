@@ -90,27 +90,27 @@ pub trait Transport: AsFd + Send {
 pub struct Group(pub u32);
 
 impl Group {
-    /// Links.
+    /// Changes of links.
     pub const LINK: Self = Self(1);
-    /// Neighbours and forwarding entries.
+    /// Changes of neighbours and forwarding entries.
     pub const NEIGHBOUR: Self = Self(3);
-    /// IPv4 addresses.
+    /// Changes of IPv4 addresses.
     pub const IPV4_ADDRESS: Self = Self(5);
-    /// IPv4 routes.
+    /// Changes of IPv4 routes.
     pub const IPV4_ROUTE: Self = Self(7);
-    /// IPv4 rules.
+    /// Changes of IPv4 rules.
     pub const IPV4_RULE: Self = Self(8);
-    /// IPv6 addresses.
+    /// Changes of IPv6 addresses.
     pub const IPV6_ADDRESS: Self = Self(9);
-    /// IPv6 routes.
+    /// Changes of IPv6 routes.
     pub const IPV6_ROUTE: Self = Self(11);
-    /// IPv6 rules.
+    /// Changes of IPv6 rules.
     pub const IPV6_RULE: Self = Self(19);
-    /// Settings of IPv4, of links and of all.
+    /// Changed IPv4 settings, of one link or of all.
     pub const IPV4_NETCONF: Self = Self(24);
-    /// Settings of IPv6, of links and of all.
+    /// Changed IPv6 settings, of one link or of all.
     pub const IPV6_NETCONF: Self = Self(25);
-    /// Nexthop objects (Linux 5.3).
+    /// Changes of nexthop objects (Linux 5.3).
     pub const NEXTHOP: Self = Self(32);
 
     /// All groups of trueup's objects except [`NEXTHOP`](Self::NEXTHOP).

@@ -80,7 +80,7 @@ pub struct Header {
     pub length: u32,
     /// Message type (`RTM_NEWROUTE`, [`NLMSG_DONE`], ...).
     pub kind: u16,
-    /// The flags, `NLM_F_*`.
+    /// The flags, `NLM_F_*`, whose meaning depends on the type.
     pub flags: u16,
     /// Sequence number: a reply carries its request's.
     pub sequence: u32,

@@ -51,11 +51,11 @@ pub struct Monitor {
     congested: bool,
 }
 
-/// The result of [`Monitor::drain`].
+/// The effect of the events that one [`Monitor::drain`] read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EventSummary {
-    /// The number of events.
+    /// The number of events read.
     pub events: usize,
     /// True if an event made something dirty.
     pub is_dirty: bool,

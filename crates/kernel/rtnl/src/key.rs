@@ -40,7 +40,7 @@ pub fn rule(rule: &Rule, options: &Options) -> OpKey {
     of(ObjectKey::Rule(Box::new(marked.key())), None)
 }
 
-/// `name` is the device's name, if `key` has a device. `key` then has index 0.
+/// Makes a key from an object's. `name` is its device's, if it has one; `key` then has index 0.
 fn of(key: ObjectKey, name: Option<IfName>) -> OpKey {
     OpKey(digest((key, name)))
 }

@@ -55,8 +55,8 @@ impl Options {
         }
     }
 
-    /// Like [`with_protocol`](Self::with_protocol), but accepts a registered number. Only for the
-    /// program to which it is registered.
+    /// Sets the marker like [`with_protocol`](Self::with_protocol), but accepts a registered
+    /// number. Only for the program to which it is registered.
     ///
     /// # Errors
     ///

@@ -196,7 +196,7 @@ impl trueup_reconcile::Report for Report {
     }
 }
 
-/// The rules of ownership.
+/// The rules of ownership that a pass applied to objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OwnershipRule {
@@ -215,7 +215,7 @@ pub enum OwnershipRule {
     Orphan,
     /// An object with our marker, never declared, is left alone for a time.
     Grace {
-        /// The time left.
+        /// The time for which the object is still left alone.
         left: Duration,
     },
     /// Another writer removes or rewrites an object repeatedly. It is left alone for a time, longer
@@ -225,7 +225,7 @@ pub enum OwnershipRule {
         times: u32,
         /// The protocol that the other writer gave it, if observed.
         by: Option<u8>,
-        /// The time left.
+        /// The time for which the object is still left alone.
         left: Duration,
     },
 }

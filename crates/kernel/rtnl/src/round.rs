@@ -22,7 +22,7 @@ pub(crate) struct Round {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct OpOutcome<'a> {
-    /// The op as planned.
+    /// The op, with its reason and hold.
     pub op: &'a Op,
     /// Applied, failed, or pending with the reason.
     pub outcome: &'a Outcome,

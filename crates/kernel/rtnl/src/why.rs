@@ -19,12 +19,12 @@ pub(crate) use explain::explain;
 pub enum Query {
     /// A link, by its name.
     Link {
-        /// The link's name.
+        /// The link's name; it need not exist.
         name: IfName,
     },
     /// Addresses on one device or all.
     Address {
-        /// The IP address.
+        /// The IP address, without its prefix length.
         address: IpAddr,
         /// Its prefix length; `None` matches any.
         len: Option<u8>,
@@ -40,7 +40,7 @@ pub enum Query {
     },
     /// Routes, with any source prefix.
     Route {
-        /// The destination.
+        /// The destination prefix.
         dst: Prefix,
         /// The table's number; `None` matches any.
         table: Option<u32>,
@@ -96,7 +96,7 @@ pub enum Whose {
     Marked,
     /// Ours: it is in the ledger, and still as recorded. The entry shows how it came there.
     Recorded,
-    /// The kernel's own.
+    /// The kernel made it for itself, such as the route of an address.
     Kernels,
     /// A transient entry of the kernel, such as a resolved neighbour. No writer declared it.
     Passing,

@@ -95,7 +95,7 @@ impl Error {
         Error::text(ErrorKind::Desired, message)
     }
 
-    /// An error of `/proc/sys`.
+    /// Makes an error of `/proc/sys`.
     pub(crate) fn proc(message: String) -> Error {
         Error::text(ErrorKind::Namespace, message)
     }

@@ -24,7 +24,7 @@ pub struct Report {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SysctlOp {
-    /// The key to write.
+    /// The key whose value is to be set.
     pub key: Key,
     /// The value before the pass, if it could be read.
     pub from: Option<String>,
@@ -62,11 +62,11 @@ pub enum Finding {
     /// The key is no longer declared and would be reverted, but another writer has changed it
     /// since. It stays as it is.
     Left {
-        /// The changed key.
+        /// The key, which keeps the other writer's value.
         key: Key,
         /// The value that trueup last applied.
         applied: String,
-        /// The value found now.
+        /// The value found instead.
         found: String,
     },
     /// The key is no longer declared and would be reverted, but it had no value before trueup, or

@@ -211,7 +211,7 @@ impl Ledger for ReadOnlyLedger<'_> {
     }
 }
 
-/// Options of a pass.
+/// The options of a pass: reverting, and keys to observe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     revert: bool,

@@ -179,9 +179,9 @@ pub struct Address<D = Dev> {
     pub label: Option<Label>,
     /// The broadcast address, for IPv4 (`IFA_BROADCAST`).
     pub broadcast: Option<Ipv4Addr>,
-    /// The lifetimes, in seconds.
+    /// How long it stays valid and preferred, in seconds.
     pub lifetimes: Lifetimes,
-    /// The configuration flags.
+    /// The configuration flags (`IFA_F_*`); status flags are left out.
     pub flags: AddressFlags,
     /// The metric of the prefix route (`IFA_RT_PRIORITY`). With 0 the kernel takes its default.
     pub metric: u32,
@@ -329,7 +329,7 @@ impl<D: Copy> Address<D> {
 pub struct AddressKey<D = Dev> {
     /// The device that it is on.
     pub dev: D,
-    /// The IP address.
+    /// The IP address, without its prefix length.
     pub address: IpAddr,
     /// The subnet, for IPv4; `None` for IPv6.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]

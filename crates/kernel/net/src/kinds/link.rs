@@ -39,9 +39,9 @@ pub struct Link<D = Dev> {
     pub kind: Option<LinkKind<D>>,
     /// True if administratively up (`IFF_UP`).
     pub up: Option<bool>,
-    /// MTU in bytes.
+    /// MTU in bytes (`IFLA_MTU`).
     pub mtu: Option<u32>,
-    /// The hardware address.
+    /// The hardware address, 6 bytes on Ethernet (`IFLA_ADDRESS`).
     pub address: Option<LinkAddr>,
     /// The bridge, bond or VRF whose port it is. `Some(None)` is no master.
     #[cfg_attr(feature = "serde", serde(default = "Option::default", deserialize_with = "stated"))]
@@ -50,7 +50,7 @@ pub struct Link<D = Dev> {
     /// The alias, at most 255 bytes, not necessarily UTF-8. `Some` of nothing is no alias.
     #[cfg_attr(feature = "serde", serde(default, with = "crate::values::serial::alias"))]
     pub alias: Option<Box<[u8]>>,
-    /// The interface group.
+    /// The interface group's number (`IFLA_GROUP`); 0 is the default group.
     pub group: Option<u32>,
     /// True if the link must have the declared addresses and no others. False in an observed link.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "std::ops::Not::not"))]

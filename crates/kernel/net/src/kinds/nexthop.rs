@@ -13,7 +13,7 @@ use crate::devices::Devices;
 use crate::kinds::{Located, Part, Place};
 use crate::values::{Dev, Family};
 
-/// A nexthop object.
+/// An object of the kernel with a route's next hops, or a group of such objects.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]

@@ -190,7 +190,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A set of kinds.
+/// A set of kinds, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kinds(u32);
 

@@ -21,7 +21,7 @@ pub(crate) mod render;
 
 /// Table numbers with names (`include/uapi/linux/rtnetlink.h`).
 pub mod table {
-    /// `RT_TABLE_DEFAULT`.
+    /// `RT_TABLE_DEFAULT`: looked up after main, and usually empty.
     pub const DEFAULT: u32 = 253;
     /// `RT_TABLE_MAIN`: the default table of a route.
     pub const MAIN: u32 = 254;
@@ -121,11 +121,11 @@ pub struct Scope(pub u8);
 impl Scope {
     /// `RT_SCOPE_UNIVERSE`, iproute2's `global`.
     pub const UNIVERSE: Scope = Scope(0);
-    /// `RT_SCOPE_SITE`.
+    /// `RT_SCOPE_SITE`: inside the local site.
     pub const SITE: Scope = Scope(200);
-    /// `RT_SCOPE_LINK`.
+    /// `RT_SCOPE_LINK`: directly on a link.
     pub const LINK: Scope = Scope(253);
-    /// `RT_SCOPE_HOST`.
+    /// `RT_SCOPE_HOST`: this host itself.
     pub const HOST: Scope = Scope(254);
     /// `RT_SCOPE_NOWHERE`: the wildcard of a delete.
     pub const NOWHERE: Scope = Scope(255);
@@ -484,7 +484,7 @@ setters! { impl Route<D> {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct RouteKey {
-    /// The table's number.
+    /// The table's number, which may exceed 255.
     pub table: u32,
     /// The destination, which also gives the family.
     pub dst: Prefix,

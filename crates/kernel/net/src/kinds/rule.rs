@@ -36,7 +36,7 @@ pub enum RuleAction {
     Nop,
 }
 
-/// A policy routing rule.
+/// A policy routing rule: selectors, and an action for matching packets.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -53,7 +53,7 @@ pub struct Rule {
     pub not: bool,
     /// The source prefix. The kernel keeps host bits set by another writer.
     pub from: Option<IpNetwork>,
-    /// The destination prefix.
+    /// The prefix that a matching destination is in.
     pub to: Option<IpNetwork>,
     /// The incoming device, by name; it need not exist.
     pub iif: Option<IfName>,
@@ -97,9 +97,9 @@ pub struct FwMark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct NumberRange<T> {
-    /// The first number.
+    /// The first number of the range.
     pub start: T,
-    /// The last number, included.
+    /// The last number of the range, included.
     pub end: T,
 }
 

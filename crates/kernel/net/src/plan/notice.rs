@@ -17,16 +17,16 @@ pub enum Notice {
     /// A declared port of a bridge or bond has an undeclared address. The kernel passes packets to
     /// the master, so the port receives none for the address.
     PortWithAddress {
-        /// The port's name.
+        /// The name of the port with the address.
         port: IfName,
         /// The bridge's or bond's name.
         master: IfName,
-        /// The undeclared address.
+        /// The undeclared address on the port.
         address: Box<Address>,
     },
     /// A bridge filters by VLANs, but its ports' VLANs cannot be declared.
     UndeclaredVlans {
-        /// The bridge's name.
+        /// The name of the filtering bridge.
         bridge: IfName,
     },
     /// A program with its own protocol has made a declared address. If it moves the address to

@@ -79,7 +79,7 @@ impl Hasher for Fnv {
         self.write_u64(n as u64);
     }
 
-    /// The finalizer of MurmurHash3.
+    /// Applies the finalizer of MurmurHash3.
     fn finish(&self) -> u64 {
         let mut hash = self.0;
         hash = (hash ^ hash >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);

@@ -14,13 +14,13 @@ use crate::values::{Dev, Family, Prefix};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PlainRoute {
-    /// The table's number.
+    /// The table's number, which may exceed 255.
     pub table: u32,
-    /// The family.
+    /// The family of the destination.
     pub family: Family,
     /// The destination as a number, without host bits.
     pub dst: u128,
-    /// The destination's prefix length.
+    /// The destination's prefix length in bits.
     pub len: u8,
     /// The metric; the lowest wins.
     pub metric: u32,
@@ -30,11 +30,11 @@ pub struct PlainRoute {
     pub kind: RouteType,
     /// The scope, for IPv4; `None` for IPv6.
     pub scope: Option<Scope>,
-    /// The writer's protocol.
+    /// The writer's protocol (`rtm_protocol`).
     pub protocol: u8,
     /// The gateway, or `None` if the destination is on the link.
     pub via: Option<IpAddr>,
-    /// The device's index.
+    /// The index of the device, if the row has one.
     pub dev: Option<u32>,
     /// True if the gateway counts as on the link although no address says so.
     pub onlink: bool,

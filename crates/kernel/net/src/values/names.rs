@@ -274,6 +274,8 @@ const ANY: u8 = b'*';
 impl FromStr for InterfacePattern {
     type Err = ParseError;
 
+    /// Parses a pattern from text.
+    ///
     /// # Errors
     ///
     /// The same as [`from_bytes`](Self::from_bytes).

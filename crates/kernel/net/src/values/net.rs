@@ -76,7 +76,7 @@ pub enum ParseError {
     /// silently clears them for IPv6.
     #[error("{given} has bits set behind its prefix length; write {masked}")]
     HostBits {
-        /// The input.
+        /// The address and prefix length as given.
         given: IpNetwork,
         /// The prefix that was probably meant.
         masked: IpNetwork,
@@ -86,7 +86,7 @@ pub enum ParseError {
     PrefixLength {
         /// The family of the address.
         family: Family,
-        /// The given length.
+        /// The length as given, in bits.
         len: u8,
     },
     /// The text is not of the form `address/length`.

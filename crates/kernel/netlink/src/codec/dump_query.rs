@@ -48,7 +48,7 @@ pub enum Consistency {
     Events {
         /// The family whose events matter.
         family: Family,
-        /// The message types.
+        /// The message types of those events.
         moved_by: &'static [u16],
     },
     /// The cursor moves with route changes in the family, and with changes that remove routes

@@ -205,7 +205,7 @@ impl<'a, T> Change<'a, T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Part {
-    /// The whole change.
+    /// The whole change in a single message.
     Whole,
     /// Only the master of a port.
     Master,

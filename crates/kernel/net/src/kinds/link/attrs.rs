@@ -28,11 +28,11 @@ pub struct BridgeAttrs {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct VlanAttrs<D = Dev> {
-    /// The device below.
+    /// The device below, which has the tagged packets.
     pub link: D,
     /// The VLAN id, 0 to 4094.
     pub id: u16,
-    /// The tag's EtherType.
+    /// The tag's EtherType, 802.1Q or 802.1ad.
     pub protocol: VlanProtocol,
 }
 
@@ -48,7 +48,7 @@ impl<D> VlanAttrs<D> {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct MacvlanAttrs<D = Dev> {
-    /// The device below.
+    /// The device below, which the macvlan shares.
     pub link: D,
     /// How macvlans on the same device reach each other. The kernel's default is VEPA.
     pub mode: Option<MacvlanMode>,
@@ -85,7 +85,7 @@ pub struct VxlanAttrs<D = Dev> {
     pub remote: Option<IpAddr>,
     /// The UDP destination port. The kernel's default is 8472.
     pub port: Option<u16>,
-    /// The device below.
+    /// The device below, out of which tunnel packets go. `None` if routing decides.
     pub link: Option<D>,
     /// True if the tunnel learns addresses from packets.
     pub learning: Option<bool>,
@@ -140,10 +140,10 @@ setters! { impl VxlanAttrs<D> {
 /// The EtherType of a VLAN tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum VlanProtocol {
-    /// 802.1Q.
+    /// 802.1Q, EtherType 0x8100.
     #[default]
     Dot1Q,
-    /// 802.1ad.
+    /// 802.1ad, EtherType 0x88a8.
     Dot1Ad,
 }
 
@@ -167,19 +167,19 @@ pub enum MacvlanMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BondMode {
-    /// `balance-rr`.
+    /// `balance-rr`: packets go out of the ports in turn.
     BalanceRr,
-    /// `active-backup`.
+    /// `active-backup`: one port at a time is active.
     ActiveBackup,
-    /// `balance-xor`.
+    /// `balance-xor`: a hash picks the port.
     BalanceXor,
-    /// `broadcast`.
+    /// `broadcast`: every port sends each packet.
     Broadcast,
-    /// `802.3ad`.
+    /// `802.3ad`: link aggregation by LACP.
     Dot3Ad,
-    /// `balance-tlb`.
+    /// `balance-tlb`: outgoing traffic follows the load.
     BalanceTlb,
-    /// `balance-alb`.
+    /// `balance-alb`: like `balance-tlb`, for incoming IPv4 traffic too.
     BalanceAlb,
 }
 

@@ -14,7 +14,7 @@ use crate::values::{Dev, IfName};
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum LinkKind<D = Dev> {
-    /// An Ethernet bridge.
+    /// An Ethernet bridge, with links as its ports.
     Bridge(BridgeAttrs),
     /// A pair of Ethernet devices.
     #[non_exhaustive]
@@ -29,11 +29,11 @@ pub enum LinkKind<D = Dev> {
     Vlan(VlanAttrs<D>),
     /// A device with its own hardware address on another device.
     Macvlan(MacvlanAttrs<D>),
-    /// An intermediate functional block.
+    /// An intermediate functional block, which queues redirected packets.
     Ifb,
     /// A device that drops all packets.
     Dummy,
-    /// A link aggregate.
+    /// A link aggregate of its ports.
     Bond(BondAttrs),
     /// A virtual routing and forwarding domain.
     Vrf {

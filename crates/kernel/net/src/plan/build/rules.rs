@@ -77,8 +77,8 @@ fn without_satisfied<'a>(
     (rest, idle.cloned().collect())
 }
 
-/// The kernel refuses a new rule as existing if one of ours has all of its selectors and more. That
-/// rule is deleted, and created again after the new one.
+/// Finds rules of ours that would make the kernel refuse a new one as existing, since they have all
+/// of its selectors and more. Deletes each, and creates it again after the new rule.
 pub(super) fn recreate_shadowing_rules(
     found: &mut Findings,
     observed: &Observed,

@@ -26,11 +26,11 @@ pub(super) enum RowMatch {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RouteDependencies {
-    /// Devices, by index.
+    /// The devices of the routes' next hops, by index.
     pub devices: BTreeSet<u32>,
-    /// Preferred source addresses.
+    /// The routes' preferred source addresses.
     pub sources: BTreeSet<IpAddr>,
-    /// Nexthop objects, by id.
+    /// The nexthop objects that routes point at, by id.
     pub nexthops: BTreeSet<u32>,
 }
 
