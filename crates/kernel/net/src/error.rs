@@ -42,7 +42,7 @@ impl DesiredError {
         self.kind
     }
 
-    /// Returns the position in the kind's list in [`crate::Desired`]. A route's counts in key
+    /// Returns the position in the kind's list in [`crate::Desired`]. A route's position is in key
     /// order.
     pub fn index(&self) -> usize {
         self.index

@@ -86,8 +86,8 @@ impl Policy {
         Protocols::UNMARKED.contains(protocol) || self.adopt_protocols.contains(protocol)
     }
 
-    /// Limits the policy to a part of the namespace. With
-    /// [`Domain::ledger_only`] the marker proves nothing for any kind.
+    /// Limits the policy to a part of the namespace. With [`Domain::ledger_only`] the marker proves
+    /// nothing for any kind.
     #[must_use]
     pub fn with_domain(mut self, domain: impl Into<Arc<Domain>>) -> Policy {
         self.domain = domain.into();

@@ -71,8 +71,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Returns true if there are no ops and no conflicts. Adopted objects are already as
-    /// desired.
+    /// Returns true if there are no ops and no conflicts. Adopted objects are as desired already.
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty() && self.conflicts.is_empty()
     }

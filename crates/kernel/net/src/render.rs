@@ -1,7 +1,7 @@
 //! Renders ops for people and programs: as iproute2 command lines, marked text, and JSON.
 //!
-//! - [`Op::command`] is the equivalent command of `ip`; [`Plan::batch`] gives the lines for `ip
-//!   -batch -`.
+//! - [`Op::command`] is the equivalent command of `ip`; [`Plan::batch`] gives the lines for
+//!   `ip -batch -`.
 //! - [`Plan::text`] marks each op with `+`, `~` or `-`, or with `!` if it is not carried out.
 //! - With the feature `serde`, `Plan::record` and `Op::record` give the JSON.
 //! - [`snapshot_hash`] identifies the state from which a plan was made.
@@ -97,8 +97,8 @@ impl Op {
         text + "; held: " + &held
     }
 
-    /// Returns the op on one line, for people: `~ route 10.2.0.0/16 via 10.1.0.9   (nexthops: was
-    /// via ...)`.
+    /// Returns the op on one line, for people:
+    /// `~ route 10.2.0.0/16 via 10.1.0.9   (nexthops: was via ...)`.
     pub fn text(&self, devices: &Devices) -> String {
         let mark = match self.action {
             Action::Create => '+',

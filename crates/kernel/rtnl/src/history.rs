@@ -85,7 +85,7 @@ impl History {
         self.declared[0] = marked.map(|object| object_id(object, devices)).collect();
     }
 
-    /// Records if the caller has allowed the deletes of the pass that begins.
+    /// Records whether the caller has allowed the deletes of the pass that begins.
     pub(crate) fn allow_deletes(&mut self, is_allowed: bool) {
         self.delete_limit.allow(is_allowed);
     }
@@ -376,7 +376,7 @@ impl History {
     }
 }
 
-/// Returns true if an address only needs renewal, since its lifetimes have run down.
+/// Returns true if an address only needs renewal: its lifetimes run down by themselves.
 fn has_run_down(op: &Op) -> bool {
     let was = op.was();
     let (Object::Address(wanted), Some(Object::Address(was))) = (&op.object, was.as_deref()) else {

@@ -15,9 +15,9 @@ use crate::{Error, Options, Ownership};
 
 /// Returns the scope of a namespace's ledgers: its cookie, and the id of this boot.
 ///
-/// A journal opens a ledger by a name and this scope: `journal.ledger("agent",
-/// &ledger_scope(&namespace)?)`. Each name in a scope is its own ledger. A recreated namespace, or
-/// any after a reboot, has another scope, in which no object is ours yet.
+/// A journal opens a ledger by a name and this scope:
+/// `journal.ledger("agent", &ledger_scope(&namespace)?)`. Each name in a scope is its own ledger. A
+/// recreated namespace, or any after a reboot, has another scope, in which no object is ours yet.
 ///
 /// # Errors
 ///

@@ -596,8 +596,8 @@ impl ObjectKind for Route {
         Protocols::DERIVED.contains(self.protocol)
     }
 
-    /// Open are a scope that follows from type and gateway, the preferred source and the metrics if
-    /// they are not declared, and `onlink`.
+    /// A scope that follows from type and gateway is open. So are `onlink`, and an undeclared
+    /// preferred source or metric.
     fn with_open_of(&self, other: &Route) -> Cow<'_, Route> {
         let follows = self.scope == self.clone().with_scope(None).canonical().scope;
         Cow::Owned(Route {

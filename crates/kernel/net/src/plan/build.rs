@@ -669,8 +669,7 @@ fn hold_outside_domain(found: &mut Findings, proof: Proof<'_>) {
     }
 }
 
-/// Recreates former objects whose successors of ours are deleted, if nothing exists on their keys
-/// yet.
+/// Recreates former objects for which ours were deleted, if nothing exists on their keys yet.
 fn restore_missing<'l, K: ObjectKind + 'l>(
     found: &mut Findings,
     listed: impl Iterator<Item = &'l K> + Clone,

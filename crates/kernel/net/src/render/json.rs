@@ -29,9 +29,9 @@ impl Op {
 }
 
 impl Conflict {
-    /// Returns the JSON of the conflict:
-    /// `{ "kind": "route", "desired": "10.2.0.0/16 via …", "foreign": "10.2.0.0/16 via …",
-    /// "differs": ["nexthops"], "why": "10.2.0.0/16 via …; nexthops: is via …, declared via …; …" }`.
+    /// Returns the JSON of the conflict: `{ "kind": "route", "desired": "10.2.0.0/16 via …",
+    /// "foreign": "10.2.0.0/16 via …", "differs": ["nexthops"], "why": "10.2.0.0/16 via …;
+    /// nexthops: is via …, declared via …; …" }`.
     fn record(&self, devices: &Devices) -> impl Serialize + use<> {
         #[derive(Serialize)]
         struct Record {

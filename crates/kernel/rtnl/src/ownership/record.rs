@@ -83,7 +83,7 @@ impl Record {
 fn same_kind(one: &Option<LinkKind>, other: &Option<LinkKind>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => std::mem::discriminant(one) == std::mem::discriminant(other),
-        // A must-exist link, or a kind unknown to the kernel.
+        // A must-exist link, or one whose kind the kernel does not report.
         _ => true,
     }
 }

@@ -276,7 +276,7 @@ impl ForeignObjects {
         observed.routes.extend(routes);
         incomplete.extend(not_whole);
         // Without knowledge of its dependants, no object that others depend on may be deleted.
-        // Nothing depends on a rule, and only routes and groups depend on a nexthop object.
+        // Rules depend on no other object, and only routes and groups depend on a nexthop object.
         let before = observed.complete;
         let lacking: Kinds =
             incomplete.iter().filter(|_| takes_along).map(Incomplete::kind).collect();
