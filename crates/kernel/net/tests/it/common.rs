@@ -18,7 +18,7 @@ use trueup_net::{
 
 pub(crate) const MARKER: u8 = 116;
 
-/// As many cases as proptest's default, or `PROPTEST_CASES`. Failures are not saved to a file.
+/// Runs proptest's default number of cases, or `PROPTEST_CASES`. Failures are not saved to a file.
 pub(crate) fn no_file() -> ProptestConfig {
     ProptestConfig { failure_persistence: None, ..ProptestConfig::default() }
 }

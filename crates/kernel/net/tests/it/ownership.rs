@@ -565,7 +565,7 @@ fn a_former_value_alone_makes_nothing_ours() {
 
 #[test]
 fn objects_that_are_in_no_canonical_form_are_as_good_as_those_that_are() {
-    // As `RTM_GETADDR` shows it: the label is the device's name, the peer the address itself.
+    // In the form of `RTM_GETADDR`: the label is the device's name, the peer the address itself.
     let shown = address(eth0(), MARKER)
         .with_label(Some("eth0".parse().unwrap()))
         .with_peer(Some("10.1.0.1".parse().unwrap()));
