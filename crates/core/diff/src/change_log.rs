@@ -1,5 +1,5 @@
-//! [`ChangeLog`]: the changes of a collection, so that a reader who knew an earlier state need not compare
-//! everything.
+//! [`ChangeLog`]: the changes of a collection, so that a reader who knew an earlier state need not
+//! compare everything.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
