@@ -117,8 +117,8 @@ impl TrustedUsers {
         read(path, &self.open_ours(path, readers)?, limit)
     }
 
-    /// Reads a regular file. If it is in another user's folder, that user must own it, who could
-    /// change it anyway. Follows links that no other user can have put there.
+    /// Reads a regular file. If it is in another user's folder, it must be that user's own, who
+    /// could replace it anyway. Follows links that no other user can have put there.
     ///
     /// # Errors
     ///

@@ -67,7 +67,7 @@ pub enum Control {
     /// Any user can add entries, and only root and we can change other users' entries, as in
     /// `/tmp`.
     Sticky,
-    /// This user, who owns the folder or one above it.
+    /// This user, by number.
     User(u32),
     /// A group's members, or all users.
     Shared,

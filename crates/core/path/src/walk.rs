@@ -68,7 +68,7 @@ pub(crate) fn to_folder(users: &TrustedUsers, path: &Path, last: Last) -> Result
     walk.into_folder(path)
 }
 
-/// A name in a folder, with its opened file and metadata.
+/// A name in a folder, with its descriptor (`O_PATH`) and metadata.
 pub(crate) struct Found {
     pub(crate) descriptor: OwnedFd,
     pub(crate) metadata: Metadata,

@@ -37,7 +37,7 @@ impl Stage {
         self.attacker == OTHER
     }
 
-    /// Returns the attacker's home, and gives its content to the attacker.
+    /// Returns the attacker's home. Creates it at the first call.
     pub(crate) fn home(&self) -> PathBuf {
         let home = self.folder.join("home");
         if !home.exists() {
