@@ -32,9 +32,9 @@ use crate::{Failure, RunContext, Verdict, Vertex};
 /// | of this process | the command has |
 /// |---|---|
 /// | descriptors | none but its standard streams. The process's others are marked close-on-exec. |
-/// | variables | `LANG`, `LANGUAGE`, `LC_*` and `TZ`; `HOME`, if that folder is the user's; those of [`with_environment`](Self::with_environment). |
+/// | variables | `LANG`, `LANGUAGE`, `LC_*` and `TZ`; `HOME`, if that folder is the user's; the ones of [`with_environment`](Self::with_environment). |
 /// | `PATH` | `/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin` |
-/// | capabilities | those of its user and of the program: none that are ambient or inheritable, unless [`with_ambient_capabilities`](Self::with_ambient_capabilities) is set |
+/// | capabilities | its user's and the program's: none ambient or inheritable, unless [`with_ambient_capabilities`](Self::with_ambient_capabilities) is set |
 /// | signals | none blocked, `SIGPIPE` not ignored; others that the process ignores stay ignored |
 /// | folder | `/` |
 /// | umask, limits, namespaces, control group | the same |

@@ -75,7 +75,7 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// As for [`open`](Self::open); [`Held`](crate::ErrorKind::Held) once the time is over.
+    /// See [`open`](Self::open); [`Held`](crate::ErrorKind::Held) once the time is over.
     pub fn open_within(path: impl AsRef<Path>, wait: Duration) -> Result<Journal, Error> {
         let files = Files::at(path.as_ref())?;
         let lock = Lock::acquire(&files, wait)?;
@@ -152,7 +152,7 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// As for [`open`](Self::open), except for the lock.
+    /// See [`open`](Self::open), except for the lock.
     pub fn open_on(storage: impl Storage) -> Result<Journal, Error> {
         Journal::open_storage(Arc::new(storage), None)
     }

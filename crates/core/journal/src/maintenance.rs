@@ -58,7 +58,7 @@ pub fn check(path: impl AsRef<Path>) -> Result<Counts, Error> {
 ///
 /// # Errors
 ///
-/// As for [`check`], even if some records could be read and were written; and
+/// See [`check`], even if some records could be read and were written; and
 /// [`Os`](crate::ErrorKind::Os) if `out` fails.
 pub fn export(path: impl AsRef<Path>, out: &mut dyn io::Write) -> Result<(), Error> {
     let files = Files::at(path.as_ref())?;

@@ -37,7 +37,7 @@ impl TrustedUsers {
     ///
     /// # Errors
     ///
-    /// As for [`folder`](Self::folder), or a folder cannot be created.
+    /// See [`folder`](Self::folder); also if a folder cannot be created.
     pub fn make_folder(&self, path: &Path, mode: u32) -> Result<Folder, Error> {
         walk::to_folder(self, path, Last::Made(mode))
     }

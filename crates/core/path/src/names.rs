@@ -39,7 +39,7 @@ impl Place {
     ///
     /// # Errors
     ///
-    /// As for [`remove`](Self::remove).
+    /// See [`remove`](Self::remove).
     pub fn remove_held(&self, held: &File) -> Result<bool, Error> {
         self.remove_if(|place| place.is_of(held))
     }

@@ -81,7 +81,7 @@ impl TrustedUsers {
     ///
     /// # Errors
     ///
-    /// As for [`check_ours`](Self::check_ours), and [`Refused`](ErrorKind::Refused) if the file has
+    /// See [`check_ours`](Self::check_ours); also [`Refused`](ErrorKind::Refused) if the file has
     /// another name.
     pub fn check_sole(&self, place: &Place, file: &File, readers: Readers) -> Result<(), Error> {
         self.check_ours(place, file, readers)?;
@@ -112,7 +112,7 @@ impl TrustedUsers {
     ///
     /// # Errors
     ///
-    /// As for [`open_ours`](Self::open_ours), and [`TooLarge`](ErrorKind::TooLarge).
+    /// See [`open_ours`](Self::open_ours); also [`TooLarge`](ErrorKind::TooLarge).
     pub fn read_ours(&self, path: &Path, readers: Readers, limit: u64) -> Result<Vec<u8>, Error> {
         read(path, &self.open_ours(path, readers)?, limit)
     }

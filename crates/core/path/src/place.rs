@@ -33,7 +33,7 @@ impl TrustedUsers {
     ///
     /// # Errors
     ///
-    /// As for [`folder`](Self::folder).
+    /// See [`folder`](Self::folder).
     pub fn place(&self, path: &Path) -> Result<Place, Error> {
         walk::to_place(self, path, Last::Held)
     }
@@ -43,7 +43,7 @@ impl TrustedUsers {
     ///
     /// # Errors
     ///
-    /// As for [`folder`](Self::folder); [`Refused`](ErrorKind::Refused) for another link.
+    /// See [`folder`](Self::folder); also [`Refused`](ErrorKind::Refused) for another link.
     pub fn followed_place(&self, path: &Path) -> Result<Place, Error> {
         walk::to_place(self, path, Last::Followed)
     }
@@ -126,7 +126,7 @@ impl Place {
     ///
     /// # Errors
     ///
-    /// As for [`open`](Self::open).
+    /// See [`open`](Self::open).
     pub fn open_to_write(&self) -> Result<Option<File>, Error> {
         self.open_existing(OFlags::RDWR)
     }
@@ -147,7 +147,7 @@ impl Place {
     ///
     /// # Errors
     ///
-    /// As for [`open`](Self::open) and [`create_new`](Self::create_new).
+    /// See [`open`](Self::open) and [`create_new`](Self::create_new).
     pub fn open_or_create(&self, mode: u32) -> Result<File, Error> {
         for _ in 0..TRIES {
             if let Some(file) = self.open_to_write()? {

@@ -1,4 +1,4 @@
-//! A file longer than its content costs little, whoever extended it.
+//! A file longer than its content costs little, whichever program extended it.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
