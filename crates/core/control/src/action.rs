@@ -10,7 +10,7 @@ use crate::{Object, Value};
 pub struct Action {
     /// The object's key, as in [`Objects`](crate::Objects).
     pub key: String,
-    /// The kind of action.
+    /// The effect on the object: create, configure, change the run state, destroy, or a job's own.
     pub verb: Verb,
     /// The fields to set, with their old and new values; for a verb of the backend, its parameters.
     pub changes: Vec<Change>,
@@ -36,7 +36,7 @@ pub enum Verb {
     Other(String),
 }
 
-/// A field's change.
+/// A field's change, with its old and its new value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Change {
@@ -68,7 +68,7 @@ impl Action {
         self
     }
 
-    /// Sets the run state to reach.
+    /// Sets the run state to reach, such as `running`.
     #[must_use]
     pub fn with_run_state(mut self, new: impl Into<Value>) -> Action {
         self.run_state = Some(Change::run_state(None, new.into()));

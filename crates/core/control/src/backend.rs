@@ -141,7 +141,7 @@ impl From<Objects> for Observed {
     }
 }
 
-/// The backend's answer to [`Backend::start`].
+/// The backend's answer to [`Backend::start`]: done, in progress, refused, or lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Started {
     /// The action is complete.
@@ -164,10 +164,10 @@ pub enum Started {
     },
 }
 
-/// A task's state.
+/// A task's state, as [`Backend::task`] returns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// The task is still running.
+    /// The task has not ended.
     Running {
         /// The progress, in the backend's words, such as `40 %`; `None` if not known.
         progress: Option<String>,
@@ -193,6 +193,6 @@ pub enum Found {
     /// idempotent, and a request finds the effect of an earlier one. If the object shows its whole
     /// effect, it took effect.
     Repeatable,
-    /// The backend cannot answer.
+    /// The backend keeps no requests, so it cannot answer. This is the default.
     NotSaid,
 }

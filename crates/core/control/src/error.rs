@@ -11,7 +11,7 @@ pub struct Error {
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
-/// The kinds of [`Error`].
+/// The kinds of [`Error`], for callers that react to some of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -38,7 +38,7 @@ pub enum ErrorKind {
     NotWaiting,
     /// There is no such operation, or its state does not fit the call.
     NoOperation,
-    /// An argument is not allowed.
+    /// An argument is not allowed; the message says which.
     Invalid,
     /// The engine was dropped: its handles no longer answer.
     Ended,
@@ -62,7 +62,7 @@ impl Error {
         self
     }
 
-    /// Returns the kind of the error.
+    /// Returns the kind, for callers that react to some errors.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }

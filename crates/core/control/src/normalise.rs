@@ -51,7 +51,7 @@ impl Normalisers {
         }
     }
 
-    /// Returns an object's canonical form.
+    /// Returns an object's canonical form: its fields' and its run state's.
     pub fn object(&self, object: &Object) -> Object {
         let fields =
             object.fields.iter().map(|(field, value)| (field.clone(), self.value(field, value)));

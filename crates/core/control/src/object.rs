@@ -61,7 +61,7 @@ impl Object {
         Object::default()
     }
 
-    /// Sets a field.
+    /// Sets a field, and replaces an earlier value of it.
     #[must_use]
     pub fn with(mut self, field: impl Into<String>, value: impl Into<Value>) -> Object {
         self.fields.insert(field.into(), value.into());

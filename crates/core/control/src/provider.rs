@@ -7,7 +7,7 @@ use trueup_reconcile::{Hints, Subscribed};
 
 use crate::{Error, Objects, Subscription};
 
-/// Provides the desired state.
+/// The source of an engine's desired state.
 pub trait Provider: Send {
     /// Returns the current desired state: exactly these objects. `None` means that nothing is
     /// known: the engine then writes nothing. A pass calls it once and waits for it, so it must
@@ -44,7 +44,7 @@ impl Provider for Option<Objects> {
 }
 
 impl Fixed {
-    /// Creates a provider of these objects.
+    /// Creates a provider of these objects, until [`set`](Self::set) changes them.
     pub fn new(objects: Objects) -> Fixed {
         Fixed(Arc::new(Mutex::new(FixedState { desired: Some(objects), hints: None })))
     }

@@ -59,7 +59,7 @@ pub type Outcome = reconcile::Outcome<Failure, Pending>;
 /// The reason why an action has no outcome yet.
 pub type Pending = reconcile::Pending<Wait>;
 
-/// The event that an action waits for.
+/// The event that an action waits for, with the facts for its operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wait {

@@ -40,13 +40,13 @@ pub struct ChangeLog<C> {
 }
 
 impl<C> ChangeLog<C> {
-    /// Creates the log of a new collection.
+    /// Creates the log of a new collection, with a revision of its own.
     pub fn new() -> ChangeLog<C> {
         let now = Revision::next();
         ChangeLog { since: now, now, changes: VecDeque::new() }
     }
 
-    /// Returns the collection's current revision.
+    /// Returns the collection's current revision, for a later [`since`](Self::since).
     pub fn now(&self) -> Revision {
         self.now
     }

@@ -21,7 +21,7 @@ pub enum Verdict {
     Keep,
     /// Uses another writer's item, which is as desired and does not become ours.
     Satisfied,
-    /// Creates the desired item.
+    /// Creates the desired item, because the key has none.
     Create,
     /// Changes our item into the desired one.
     Change,

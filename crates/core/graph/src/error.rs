@@ -10,7 +10,7 @@ pub struct Error {
     message: String,
 }
 
-/// The kinds of [`Error`].
+/// The kinds of [`Error`], for callers that react to some of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -32,12 +32,12 @@ pub enum ErrorKind {
     Os,
     /// The time that the caller allowed has passed.
     TimedOut,
-    /// The driver has been stopped.
+    /// The driver has been stopped, so it runs nothing more.
     Stopped,
 }
 
 impl Error {
-    /// Returns the kind of the error.
+    /// Returns the kind, for callers that react to some errors.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }

@@ -10,7 +10,7 @@ use crate::{Error, Record};
 
 /// The format's version, the first byte of a value.
 const VERSION: u8 = 2;
-/// The version before records had an undo.
+/// The version before records had `made`.
 const BEFORE_MADE: u8 = 1;
 
 pub(crate) fn read(ledger: &dyn Ledger) -> Result<Vec<(Arc<str>, Record)>, Error> {

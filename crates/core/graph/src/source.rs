@@ -99,7 +99,7 @@ impl<S: Source> SourceVertex<S> {
         SourceVertex { reversed: Some(desired), ..self }
     }
 
-    /// Returns the controls of the loop.
+    /// Returns the loop's controls, which also give its last report and statuses.
     pub fn handle(&self) -> &Handle<S> {
         &self.shared.handle
     }

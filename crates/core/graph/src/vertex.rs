@@ -192,7 +192,7 @@ impl RunContext {
         }
     }
 
-    /// Returns the number of pending refreshes.
+    /// Returns the number of pending refreshes; if it is not 0, a run that applies must act.
     pub fn refreshes(&self) -> u32 {
         self.refreshes
     }

@@ -19,7 +19,7 @@ pub struct Error {
     cause: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// The kinds of [`Error`].
+/// The kinds of [`Error`], for callers that react to some of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -53,7 +53,7 @@ pub enum ErrorKind {
     Os,
 }
 
-/// The reason why a step is impossible.
+/// The reason why a step is impossible in the journal's current state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -76,7 +76,7 @@ pub enum Refusal {
 }
 
 impl Error {
-    /// Returns the kind of the error.
+    /// Returns the kind, for callers that react to some errors.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
@@ -103,7 +103,7 @@ impl Error {
         self.kind == ErrorKind::Removed
     }
 
-    /// True if the file is damaged.
+    /// True if the file or a record is damaged.
     pub fn is_damaged(&self) -> bool {
         self.kind == ErrorKind::Damaged
     }

@@ -297,7 +297,7 @@ impl Journal {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// The number of syncs of the storage.
+    /// The number of syncs of the storage, which are the main cost of a write.
     pub syncs: u64,
     /// The number of writes to the storage.
     pub writes: u64,

@@ -37,15 +37,15 @@ fn not_written(cause: impl Into<io::Error>) -> Error {
     Error::os("cannot write the export", cause)
 }
 
-/// The number of records of each kind.
+/// The number of a journal's records of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Counts {
     /// The number of operations, in flight or ended.
     pub operations: u64,
-    /// The number of idempotency keys.
+    /// The number of idempotency keys, reserved or ended.
     pub keys: u64,
-    /// The number of spent nonces.
+    /// The number of spent nonces that were not forgotten.
     pub nonces: u64,
     /// The number of objects with a backoff.
     pub backoffs: u64,

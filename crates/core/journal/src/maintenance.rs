@@ -14,7 +14,7 @@ use crate::lock::Lock;
 use crate::snapshot::{open_image, open_journal, read_snapshot};
 use crate::{Counts, Error, Storage, json_lines};
 
-/// The result of a repair.
+/// The result of a [`repair`]: the records that were kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Repaired {
     /// The journal was not damaged, and is unchanged.

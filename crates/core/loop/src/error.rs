@@ -11,7 +11,7 @@ pub struct Error {
     cause: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// The kinds of [`Error`].
+/// The kinds of [`Error`], for callers that react to some of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -35,7 +35,7 @@ pub enum ErrorKind {
     /// the loop has ended. [`source`](StdError::source) is the source's own error, and can be
     /// downcast.
     ScopeEnded,
-    /// The loop's thread panicked.
+    /// The loop's thread panicked, so the loop has ended.
     Panicked,
     /// The operating system refused a descriptor, a thread or a wait. [`source`](StdError::source)
     /// is its [`std::io::Error`].
@@ -43,7 +43,7 @@ pub enum ErrorKind {
 }
 
 impl Error {
-    /// Returns the kind of the error.
+    /// Returns the kind, for callers that react to some errors.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }

@@ -260,9 +260,8 @@ impl<S: Source> Handle<S> {
         self.shared.control.busy()
     }
 
-    /// Runs a full pass now and returns its report. The pass starts after this call, and its
-    /// [`on_report`](crate::Loop::on_report) has returned before this does. Simultaneous calls
-    /// share a pass.
+    /// Runs a full pass that starts after this call. Returns its report once its
+    /// [`on_report`](crate::Loop::on_report) has returned. Simultaneous calls share a pass.
     ///
     /// # Errors
     ///

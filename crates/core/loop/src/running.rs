@@ -41,7 +41,7 @@ impl<S: Source> Loop<'static, S> {
 }
 
 impl<S: Source> Running<S> {
-    /// Returns the loop's controls.
+    /// Returns the loop's controls; a clone of them outlives this.
     pub fn handle(&self) -> &Handle<S> {
         &self.handle
     }

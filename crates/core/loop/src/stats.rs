@@ -60,8 +60,8 @@ pub struct Stats {
     /// The time until the next full pass if no request comes before: by the timer, or for an open
     /// request. `None` while one runs, while the loop is paused, and if none is due.
     pub next_full_pass: Option<Duration>,
-    /// The time since the last converged pass ended; zero once a later hint, request or pass puts
-    /// its result in doubt; `None` if no pass has converged.
+    /// The time since the last converged pass ended; zero while no later hint, request or pass
+    /// puts its result in doubt; `None` if no pass has converged.
     pub since_converged: Option<Duration>,
     /// The latest declared desired state.
     pub desired: Revision,
@@ -138,17 +138,17 @@ impl PassSummary {
         summary
     }
 
-    /// Returns the number of ops tried.
+    /// Returns the number of tried ops of all kinds.
     pub fn tried(&self) -> u64 {
         self.ops.values().map(Ops::tried).sum()
     }
 
-    /// Returns the number of ops not tried.
+    /// Returns the number of pending ops of all kinds, which were not tried.
     pub fn pending(&self) -> u64 {
         self.ops.values().map(|ops| ops.pending).sum()
     }
 
-    /// Returns true if an op was applied.
+    /// Returns true if an op of any kind was applied.
     pub fn has_applied(&self) -> bool {
         self.ops.values().any(|ops| ops.applied > 0)
     }

@@ -13,7 +13,7 @@ pub struct Error {
     source: Option<io::Error>,
 }
 
-/// The kinds of errors.
+/// The kinds of [`Error`], for callers that react to some of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -55,7 +55,7 @@ impl Error {
         Error::os(path, "open", source)
     }
 
-    /// Returns the kind of the error.
+    /// Returns the kind, for callers that react to some errors.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.kind

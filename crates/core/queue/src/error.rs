@@ -53,7 +53,7 @@ pub enum Rejected<J> {
 }
 
 impl<J> Rejected<J> {
-    /// Returns the rejected job.
+    /// Returns the rejected job, to submit it again later.
     pub fn into_job(self) -> J {
         match self {
             Rejected::Closed(job) | Rejected::Full(job) => job,

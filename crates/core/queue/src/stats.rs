@@ -17,11 +17,11 @@ pub struct Stats {
     pub delayed: usize,
     /// The time since when the longest-waiting job is due; zero if none waits.
     pub oldest_wait: Duration,
-    /// The number of jobs in progress.
+    /// The number of jobs in progress, at most the number of workers.
     pub running: usize,
     /// The number of jobs that have ended, including panics.
     pub executed: u64,
-    /// The number of jobs that panicked.
+    /// The number of jobs that panicked, also counted in `executed`.
     pub panicked: u64,
     /// The number of jobs taken out before they began: cancelled, or returned by a closed queue.
     pub removed: u64,

@@ -12,7 +12,7 @@ use crate::lane::LaneId;
 use crate::sync::{after, now};
 use crate::task::{Completion, Job};
 
-/// The outcome of a job.
+/// The outcome of a job: its value, its panic, or a cancel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome<T> {
     /// The job ran and returned this value.

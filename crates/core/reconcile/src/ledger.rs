@@ -95,7 +95,7 @@ pub trait Ledger {
 pub struct LedgerError(Box<dyn Error + Send + Sync>);
 
 impl LedgerError {
-    /// Wraps an implementation's error.
+    /// Wraps an implementation's error, which [`get_ref`](Self::get_ref) returns.
     pub fn new(cause: impl Into<Box<dyn Error + Send + Sync>>) -> LedgerError {
         LedgerError(cause.into())
     }

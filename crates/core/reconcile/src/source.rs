@@ -136,7 +136,7 @@ impl<S, E> Subscribed<S, E> {
 
 /// The arguments of one pass: see [`Source::reconcile`].
 pub struct PassInput<'a, S: Source + ?Sized> {
-    /// The place to act in.
+    /// The place to act in, which stays the same for all passes of a driver.
     pub scope: &'a S::Scope,
     /// The state that the pass should bring about.
     pub desired: &'a S::Desired,
@@ -160,7 +160,7 @@ impl<'a, S: Source + ?Sized> PassInput<'a, S> {
         PassInput { scope, desired, ledger, options, limits: PassLimits::default() }
     }
 
-    /// Sets a driver's limits.
+    /// Sets a driver's limits; by default there are none.
     #[must_use]
     pub fn with_limits(self, limits: PassLimits<'a>) -> Self {
         PassInput { limits, ..self }

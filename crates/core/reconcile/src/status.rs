@@ -13,11 +13,11 @@ pub struct Status {
     pub kind: &'static str,
     /// The object's name, which is the same in each pass.
     pub object: String,
-    /// The object's problem.
+    /// The object's problem, with its reason.
     pub condition: Condition,
 }
 
-/// An object's problem.
+/// An object's problem, with its reason in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Condition {

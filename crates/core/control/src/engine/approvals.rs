@@ -13,7 +13,7 @@ pub struct ApprovalRequest {
     pub hash: ActionHash,
     /// The journal that the approval must name.
     pub journal: JournalId,
-    /// The waiting action.
+    /// The action to approve, with the reason why it is due.
     pub action: Action,
     /// The reason why the last token for it was refused; `None` if there was none.
     pub refused: Option<String>,

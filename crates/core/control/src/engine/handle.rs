@@ -15,11 +15,11 @@ use crate::{Action, Backend, Error, ErrorKind, JournalId, Wait};
 /// are equivalent.
 pub struct EngineHandle<B: Backend>(pub(super) Arc<Shared<B>>);
 
-/// An operation in flight.
+/// An operation in flight: it was started, and its outcome is not recorded yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Operation {
-    /// The object's key.
+    /// The key of the operation's object.
     pub key: String,
     /// The operation's action; `None` if its record cannot be read.
     pub action: Option<Action>,

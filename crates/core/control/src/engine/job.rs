@@ -10,7 +10,7 @@ use super::start::{JobStart, StartOutcome};
 use crate::record::Record;
 use crate::{Action, Backend, Error, ErrorKind, Objects};
 
-/// A job's state.
+/// A job's state, for the caller with its idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JobState {
@@ -25,7 +25,7 @@ pub enum JobState {
         /// The reason, in the backend's words.
         message: String,
     },
-    /// The operation is in flight.
+    /// The operation is in flight: ask again for its outcome.
     Running {
         /// The id of the task that carries it out; `None` if there is none.
         task: Option<String>,

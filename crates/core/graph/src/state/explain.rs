@@ -90,11 +90,11 @@ pub enum Wait {
         /// The sender's port.
         port: String,
     },
-    /// All workers are busy.
+    /// All workers are busy with other vertices.
     Worker,
     /// The driver is paused.
     Pause,
-    /// The journal, while the vertex runs.
+    /// The run waits until the journal has its record.
     Journal,
 }
 
@@ -115,7 +115,7 @@ pub struct Explanation {
     pub running: bool,
     /// The reasons why it does not run; empty if it is not dirty.
     pub waits: Vec<Wait>,
-    /// The number of pending refreshes.
+    /// The number of pending refreshes, which the next successful run consumes.
     pub refreshes: u32,
     /// The number of failed runs since the last success.
     pub attempts: u32,
