@@ -173,9 +173,9 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// [`ReadOnly`](crate::ErrorKind::ReadOnly) if it has no id and is opened read-only: it does
-    /// not exist, or an earlier version made it. [`Os`](crate::ErrorKind::Os) if the system has no
-    /// random bytes for it.
+    /// [`ReadOnly`](crate::ErrorKind::ReadOnly) if it has no id and will get none, because it is
+    /// read-only: it does not exist, or an earlier version made it. [`Os`](crate::ErrorKind::Os)
+    /// if the system has no random bytes for it.
     pub fn id(&self) -> Result<JournalId, Error> {
         self.file().id()
     }

@@ -52,8 +52,7 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// This is not certain. Earlier writes may or may not be lost, and a second call gives no
-    /// information about them.
+    /// Earlier writes may be lost, and a second call gives no information about them.
     fn sync(&self) -> io::Result<()>;
 }
 

@@ -142,8 +142,8 @@ impl<S: Source> Handle<S> {
     /// # Errors
     ///
     /// [`PassFailed`](ErrorKind::PassFailed) if the last pass over the revision could not run and
-    /// only the timer will bring another. It then also fails at once: before another call, wait for
-    /// an [event](Self::events), or [force](Self::force) a pass.
+    /// only the timer will bring another. Until then, further calls fail at once: wait for an
+    /// [event](Self::events) first, or [force](Self::force) a pass.
     /// [`Forgotten`](ErrorKind::Forgotten) if the objects are no longer known: the loop keeps
     /// 65,536 objects of the latest revisions, and a revision without changes counts as one.
     /// [`Timeout`](ErrorKind::Timeout); [`Paused`](ErrorKind::Paused), because no pass starts;

@@ -76,7 +76,7 @@ pub enum Wait {
         /// The running vertices that hold it.
         holders: Vec<String>,
     },
-    /// Its group runs without it.
+    /// Its group's current run, which began without it, must end first.
     Group {
         /// The group's name.
         group: String,
