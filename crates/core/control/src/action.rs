@@ -93,8 +93,7 @@ impl Action {
         self.changes.iter().chain(&self.run_state)
     }
 
-    /// Fills in the values that the action replaces, so that the object later shows if the action
-    /// took effect.
+    /// Fills in the old values, so that the object later shows if the action took effect.
     pub(crate) fn fill_in_old(&mut self, observed: Option<&Object>) {
         let (Some(object), false) = (observed, matches!(self.verb, Verb::Other(_))) else {
             return;

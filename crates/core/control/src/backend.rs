@@ -17,8 +17,8 @@ pub trait Backend: Send + Sync + 'static {
     /// Returns all existing objects, and the ones that could not be read.
     ///
     /// - Put an object that could not be read into [`Observed::unread`]: the engine leaves it alone
-    ///   and continues with the others. An object that does not answer delays the pass, so ask
-    ///   objects in parallel, or wait less for one that did not answer the last time.
+    ///   and continues with the others. A silent object delays the pass, so ask objects in
+    ///   parallel, or wait less for one that was silent the last time.
     /// - An object in neither list counts as gone. If this agent created it, the agent's ownership
     ///   ends at once: when the object comes back, it is foreign, and is not destroyed. So never
     ///   leave out an object that is gone for a moment only, because it migrates or restarts, or

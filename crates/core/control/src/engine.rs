@@ -168,8 +168,8 @@ fn changed<'a>(last: &'a Objects, now: &'a Objects) -> impl Iterator<Item = &'a 
 }
 
 impl<B: Backend, P> Drop for Engine<B, P> {
-    /// Waits for the current requests, so that their answers are recorded, and releases the
-    /// operations in flight, so that another engine can take them over.
+    /// Waits for the current requests, to record their answers, and releases the operations in
+    /// flight for another engine.
     fn drop(&mut self) {
         let wait = self.shared.config.start_wait;
         let _ = self.shared.queue.close_within(wait);

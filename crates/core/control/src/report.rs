@@ -113,13 +113,12 @@ impl Report {
         &self.ops
     }
 
-    /// Returns the keys of desired objects that do not exist, and that the settings do not let the
-    /// engine create.
+    /// Returns the keys of missing desired objects that the engine may not create by its settings.
     pub fn missing(&self) -> &[String] {
         &self.missing
     }
 
-    /// Returns the keys of existing objects that are not desired, and that stay.
+    /// Returns the keys of existing, undesired objects that stay.
     pub fn undesired(&self) -> &[String] {
         &self.undesired
     }

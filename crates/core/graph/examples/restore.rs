@@ -13,7 +13,7 @@ use trueup_journal::{Journal, LedgerScope};
 
 const BOUND: Duration = Duration::from_secs(60);
 
-/// Declares a file for each name, and a vertex that sends their number to a vertex that prints it.
+/// Declares a file for each name, a vertex that sends their number, and one to print it.
 fn declare(folder: &Path, names: &[String]) -> Vec<(VertexSpec, Box<dyn Vertex>)> {
     let mut vertices: Vec<(VertexSpec, Box<dyn Vertex>)> = Vec::new();
     let (folder, count) = (folder.to_owned(), names.len());

@@ -232,8 +232,8 @@ pub fn validate(vertices: impl IntoIterator<Item = VertexSpec>) -> Result<(), Er
 /// Reversals of vertices that left the graph, or whose declaration changed.
 impl Graph {
     /// Adds a reversal for each of these declarations: of vertices that left while no process ran,
-    /// or that do not adopt what was made under their names. `records` are all records of the
-    /// journal. Leaves out a declaration if no record says that it made something.
+    /// or refuse to adopt the work under their names. `records` are all records of the journal.
+    /// Leaves out a declaration if no record says that it made something.
     ///
     /// Reversals run in the reverse order of making, children before their parents.
     ///

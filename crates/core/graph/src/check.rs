@@ -20,9 +20,9 @@ use crate::{
 /// nothing.
 ///
 /// `ledger` is the graph's ledger. A vertex sees its pending refreshes, one more for each parent
-/// that would change, and the values that other vertices send in their checks. A vertex is not
-/// checked if a failed one holds it back, or if it receives a value that no check sends. The
-/// snapshot lists reversals after the vertices; each would change.
+/// that would change, and the values sent by other vertices' checks. A vertex is not checked if a
+/// failed one holds it back, or if it receives a value that no check sends. The snapshot lists
+/// reversals after the vertices; each would change.
 ///
 /// # Errors
 ///

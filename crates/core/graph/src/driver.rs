@@ -29,7 +29,7 @@ use crate::{Config, Error, Explanation, Failure, State, Vertex, VertexSpec};
 
 /// A running graph, usable from any thread.
 ///
-/// It has one thread for each worker, two more that wait for events and write records, and the
+/// It has one thread for each worker, two more to wait for events and write records, and the
 /// threads that vertices are [declared](VertexSpec::with_thread) to run on. Dropping it stops it
 /// without waiting; [`stop`](Self::stop) waits.
 pub struct Driver {
@@ -216,8 +216,8 @@ impl Driver {
         if is_done { Ok(()) } else { Err(timed_out(&core, "not converged")) }
     }
 
-    /// Waits until no vertex runs and no timer is pending. It does not wait for a vertex that has
-    /// failed for good, nor for one that waits for such a vertex.
+    /// Waits until no vertex runs and no timer is pending. It does not wait for vertices that have
+    /// failed for good, nor for their descendants.
     ///
     /// # Errors
     ///

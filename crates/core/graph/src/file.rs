@@ -41,9 +41,8 @@ const MAX_LEN: u64 = 64 * 1024 * 1024;
 /// - Owner and mode are changed in place only if no other user can have the file open for writing
 ///   or under another name. Otherwise the file is replaced.
 /// - The file and its source are watched: another writer's change is undone. The kernel does not
-///   announce that the folder appears later, that a folder further up is replaced, or that the file
-///   is written by another name. If these can happen, give the vertex a
-///   [poll](crate::VertexSpec::with_poll).
+///   announce a folder's later appearance, the replacement of a folder further up, or a write by
+///   another name. If these can happen, give the vertex a [poll](crate::VertexSpec::with_poll).
 /// - If the vertex leaves the graph, it removes the file if it created it, in this process or an
 ///   earlier one, and the file still has the written content. Any other file stays. A vertex with
 ///   another path does not adopt the file: the old file is removed first.

@@ -157,7 +157,7 @@ impl Graph {
         &self.vertices[vertex as usize].name
     }
 
-    /// Returns the children that changes of these kinds refresh, each with the kinds that its edge
+    /// Returns the children to refresh by changes of these kinds, each with the kinds that its edge
     /// passes on.
     pub(crate) fn notified(
         &self,

@@ -53,7 +53,7 @@ pub(crate) struct Sends {
     pub(crate) of: PortType,
 }
 
-/// A port that a vertex receives by, with the vertices and ports that send to it.
+/// A port by which a vertex receives, with the sending vertices and ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Receives {
     pub(crate) port: Arc<str>,

@@ -20,9 +20,9 @@ use crate::{Failure, Records, RunContext, Turn, Verdict, Vertex};
 /// - Its changes have the [kinds](crate::RunContext::will_change) of the ops, such as `route`. A
 ///   source that [announces](Source::ANNOUNCES) them runs one pass, even if it refreshes other
 ///   vertices.
-/// - A run that only checks is a pass that may apply no op. If the pass finds a difference, the
-///   next run continues it, and looks at everything. So a source that refreshes other vertices
-///   without announcing needs a full pass to restore one object.
+/// - A run that only checks is a pass without permission to apply ops. If the pass finds a
+///   difference, the next run continues it, and looks at everything. So a source that refreshes
+///   other vertices without announcing needs a full pass to restore one object.
 /// - A failed vertex waits for the loop's own retry time: declare it with [`with_retry(0,
 ///   ..)`](crate::VertexSpec::with_retry).
 /// - The vertices of a [group](crate::VertexSpec::with_group) are called one after the other. A

@@ -135,9 +135,9 @@ impl VertexSpec {
         VertexSpec { noop: true, ..self }
     }
 
-    /// Sets the number of retries after a failed run, and the delay before each; the default is 3 and
-    /// 1 s. `u32::MAX` retries without end. A permanent error is not retried. Afterwards, the vertex
-    /// waits for an event, a parent's run, or its next [poll](Self::with_poll).
+    /// Sets the number of retries after a failed run, and the delay before each; the default is 3
+    /// and 1 s. `u32::MAX` retries without end. A permanent error is not retried. Afterwards, the
+    /// vertex waits for an event, a parent's run, or its next [poll](Self::with_poll).
     #[must_use]
     pub fn with_retry(self, retries: u32, delay: Duration) -> Self {
         VertexSpec { retries, delay, ..self }

@@ -81,7 +81,7 @@ pub(crate) struct State {
     pub(crate) writing: Option<(Records, Vec<RunId>)>,
     /// The time of the next attempt to write records, after a failure.
     pub(crate) persist_at: Option<Instant>,
-    /// Each reversal with a vertex that it needs, and that must not be reversed before it.
+    /// Each reversal with a needed vertex, which must not be reversed before it.
     pub(crate) needed: Vec<(u32, u32)>,
     /// Records of vertices that are not in the graph, without their `made`.
     pub(crate) unknown: Records,

@@ -37,8 +37,8 @@ pub(crate) struct Open {
 /// The operations in flight that a caller in this process executes.
 ///
 /// A name is added before the record of its start is durable, and removed after its outcome is. So
-/// a thread that holds this lock while it opens a read table knows for each operation in flight in
-/// that table if it is in progress.
+/// a thread that holds this lock while it opens a read table knows which of the table's operations
+/// in flight are in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Held(Mutex<HashSet<String>>);
 

@@ -2,7 +2,7 @@
 //! refuses every write after a failed one.
 //!
 //! redb commits with a single sync. If the last commit is not whole after a crash, redb falls back
-//! by one commit. This is right for a commit that was not acknowledged, and wrong for one that was
+//! by one commit. This is right for an unacknowledged commit, and wrong for one that was
 //! acknowledged and then damaged. To distinguish them, the header holds a mark: the number of the
 //! last commit known to be durable. It is written after that commit's sync, without its own sync.
 //! If a mark is lost in a power failure, the check is only less strict.
@@ -267,8 +267,8 @@ impl JournalFile {
         let _ = self.failed.set(error);
     }
 
-    /// Converts redb's error. If the file has failed, redb only passes that failure on, and the
-    /// result is that failure.
+    /// Converts redb's error. If the file has failed, redb only passes that failure on, and so does
+    /// this.
     pub(crate) fn error(&self, error: impl Into<redb::Error>, during: &str) -> Error {
         match self.failed() {
             Some(failed) => failed.clone(),

@@ -237,8 +237,8 @@ impl StoredOperation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Keep {
-    /// Keeps records that ended at most `than` before `now`, and all that ended after `now`, in
-    /// case the clock was set back.
+    /// Keeps records that ended at most `than` before `now`, and all later ones, in case the clock
+    /// was set back.
     Younger {
         /// The greatest age, in whole milliseconds.
         than: Duration,

@@ -35,7 +35,7 @@ impl fmt::Display for Revision {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// The number of passes that observed everything, including passes that could not run.
+    /// The number of passes over everything, including passes that could not run.
     pub full_passes: u64,
     /// The number of passes over dirty objects, including passes that could not run.
     pub dirty_passes: u64,

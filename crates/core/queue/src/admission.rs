@@ -4,7 +4,7 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::task::Counts;
 
 /// Counts the waiting jobs against the limit. Each thread has its own frequent counters: a worker
-/// counts the jobs that begin, a caller the jobs that it submits.
+/// counts the jobs that it begins, a caller its submitted jobs.
 pub(crate) struct Admitted {
     /// The largest number of waiting jobs.
     limit: u64,
@@ -49,8 +49,8 @@ impl Admitted {
         }
     }
 
-    /// Returns the number of jobs that workers have taken or that were taken out. It only grows, so
-    /// a value read too early admits too few.
+    /// Returns the number of jobs that workers have taken or callers have taken out. It only grows,
+    /// so a value read too early admits too few.
     fn no_longer_waiting(&self) -> u64 {
         let taken = self.workers.iter().map(|it| {
             // A cancelled job that a worker then takes counts only as taken out.

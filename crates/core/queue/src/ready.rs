@@ -32,8 +32,7 @@ pub(crate) struct Ready {
     pub(crate) turns: VecDeque<Turn>,
     capacity: Capacity,
     pub(crate) timers: BTreeSet<Timer>,
-    /// The number of workers that wait for work without a time limit, and the number of these that
-    /// were woken.
+    /// The number of workers that wait for work without a time limit, and the number of woken ones.
     pub(crate) sleeping: usize,
     pub(crate) woken: usize,
     /// The number of workers that are awake, or just woken, and have found no work so far. While

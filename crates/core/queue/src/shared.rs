@@ -108,7 +108,7 @@ impl<K> Shared<K> {
         let mut shard = self.shard(id.hash);
         let mut removed = None;
         if let Some(lane) = shard.get(id) {
-            // Jobs that became due meanwhile come behind the ones that already wait.
+            // Jobs that became due meanwhile come behind the waiting ones.
             if lane.has_delayed() && !self.is_closed.load(Ordering::SeqCst) {
                 // The lane still has a current job, so none is returned.
                 lane.release(now());

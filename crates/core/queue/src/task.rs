@@ -155,7 +155,7 @@ fn execute<T>(job: impl FnOnce() -> T, counts: &Counts) -> Outcome<T> {
             Outcome::Panicked(message)
         }
     };
-    // Before the outcome is visible, so that a waiting thread sees the counters that belong to it.
+    // Before the outcome is visible, so that a waiting thread sees its counters.
     Counts::add_one(&counts.ended);
     outcome
 }

@@ -36,7 +36,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// The memory that a queue keeps from its peak, and that the test threads allocate, in bytes.
+/// The memory kept from a queue's peak, and allocated by the test threads, in bytes.
 const ONCE: isize = 256 << 10;
 const KEYS: u64 = 100_000;
 

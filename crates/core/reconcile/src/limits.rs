@@ -53,8 +53,8 @@ impl<'a> PassLimits<'a> {
         PassLimits { extent, ..self }
     }
 
-    /// Declares that the desired state is unchanged since the source's last pass in this scope, and
-    /// that this pass gave a report.
+    /// Declares that the desired state is unchanged since the source's last pass in this scope,
+    /// which gave a report.
     #[must_use]
     pub fn with_same_desired(self) -> Self {
         PassLimits { same_desired: true, ..self }

@@ -16,8 +16,8 @@ pub trait Report {
     ///
     /// It is computed from the last observation, never from acknowledgements, and is false if that
     /// observation is incomplete. After a pass over dirty objects, true means that these are right
-    /// and that no other object is known to be wrong. An object that another host only offers, and
-    /// the system refuses, is not part of the desired state.
+    /// and no other object is known to be wrong. An object that another host only offers, and the
+    /// system refuses, is not part of the desired state.
     fn converged(&self) -> bool;
 
     /// Calls `visit` once for every op of the pass. A driver counts the ops, and delays failed

@@ -59,8 +59,8 @@ pub trait Source {
         None
     }
 
-    /// Returns true if an error means that the scope is gone, and that its name now belongs to
-    /// nothing or to another scope. A driver then ends, and its caller decides what to do.
+    /// Returns true if an error means that the scope is gone: its name now belongs to nothing or to
+    /// another scope. A driver then ends, and its caller decides what to do.
     fn is_scope_gone(_error: &Self::Error) -> bool {
         false
     }

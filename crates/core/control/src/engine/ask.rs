@@ -100,8 +100,7 @@ impl<B: Backend> Shared<B> {
         self.put_back(key, execution, phase);
     }
 
-    /// Takes over an operation that another engine of this process executed, once that engine
-    /// releases it.
+    /// Takes over another engine's operation in this process, once that engine releases it.
     fn take_over(&self, key: &str, record: &Record) {
         match self.journal.resume(&self.name(key)) {
             Ok(execution) => {

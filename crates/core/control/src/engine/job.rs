@@ -53,7 +53,7 @@ impl<B: Backend> Shared<B> {
         let state = self.job_state(job)?;
         // Check again: another object's lane may have begun with the key.
         self.check_request(job, &action)?;
-        // A job that ended as one that never happened is started anew.
+        // A job whose request never arrived is started anew.
         if let Some(state) = state {
             return Ok(state);
         }

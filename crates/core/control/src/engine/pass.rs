@@ -253,8 +253,8 @@ impl<B: Backend> Pass<'_, B> {
                 if let Some(backoff) = backoff.filter(|backoff| backoff.next > now) {
                     break 'waits Wait::Retry(backoff.next).into();
                 }
-                // The loop's backoff applies to ops that may be tried and are not, such as an
-                // action that waited for its approval.
+                // The loop's backoff also covers untried ops, such as an action that waited for its
+                // approval.
                 let put_off = self.limits.backoff(op_key(&action.key));
                 if let Some(left) = put_off.filter(|_| approval.is_none()) {
                     break 'waits Pending::Backoff(left);

@@ -17,7 +17,7 @@ use crate::{Action, Record};
 const LONGEST_TURN: Duration = Duration::from_millis(10);
 
 /// The task that takes the vertices' events, and does the jobs on all threads at once. Its members
-/// are the vertices that wait for events, and one member that waits for jobs.
+/// are the vertices that wait for events, and one more for jobs.
 pub(super) struct Work(pub(super) Arc<Shared>);
 
 impl Task for Work {

@@ -26,7 +26,7 @@ impl Snapshot {
         self.kinds.get(&(parent, child)).map_or(&[], |it| it)
     }
 
-    /// Returns the graph in Graphviz's DOT language. Edges that refresh are dashed, edges from
+    /// Returns the graph in Graphviz's DOT language. Refreshing edges are dashed, edges from
     /// vertices that may fail are dotted. Red has failed, yellow runs or waits, blue would change,
     /// green is in place.
     pub fn to_dot(&self) -> String {

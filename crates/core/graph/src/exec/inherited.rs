@@ -59,8 +59,8 @@ impl Inherited {
             .env("PATH", self.search_path())
             .envs(env::vars_os().filter(|(name, value)| self.has(name, value)))
             .current_dir("/");
-        // Our own descriptors are close-on-exec. This covers descriptors that we inherited, or that
-        // a library of the process opened without the flag.
+        // Our own descriptors are close-on-exec. This covers inherited descriptors, and ones that a
+        // library of the process opened without the flag.
         close_fds::set_fds_cloexec_threadsafe(3, &[]);
         if self.ambient {
             return self.spawner.spawn(command);

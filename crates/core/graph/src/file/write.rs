@@ -128,7 +128,7 @@ impl Whose<'_> {
     }
 }
 
-/// True for an attribute that describes the content, or that the kernel reserves.
+/// True for an attribute that describes the content or belongs to the kernel.
 fn is_left_out(name: &[u8]) -> bool {
     let of_content = [&b"security.capability"[..], b"security.ima", b"security.evm"];
     of_content.contains(&name) || name.starts_with(b"trusted.")

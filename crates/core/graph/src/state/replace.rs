@@ -294,7 +294,7 @@ impl State {
         }
     }
 
-    /// Returns the pairs of a reversal and a vertex that it needs, as far as that vertex stays.
+    /// Returns the pairs of a reversal and a staying vertex that it needs.
     pub(crate) fn still_needed(&self, fates: &[Fate]) -> Vec<(u32, u32)> {
         let own = self.graph.own as u32;
         let edges = (0..own).flat_map(|parent| {

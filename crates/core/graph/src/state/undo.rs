@@ -47,7 +47,7 @@ impl State {
         self.unknown.retain(|_, it| *it != super::Record::default());
     }
 
-    /// True if a run that was to apply plans work that is not recorded, and the run is no reversal.
+    /// True if a run that was to apply plans unrecorded work, and the run is no reversal.
     pub(crate) fn is_new_plan(&self, index: usize) -> bool {
         let run = &self.runs[index];
         let made = self.made.get(self.graph.name(run.vertex));

@@ -65,8 +65,8 @@ impl Process {
         self.steps.act(|| effect(&mut self.world.lock().unwrap())).map(|()| Verdict::Changed)
     }
 
-    /// Declares a file of version 1, a service that loads it only when refreshed, and a page that
-    /// is rendered only after the service has loaded something.
+    /// Declares a file of version 1, a service that loads it only when refreshed, and a page,
+    /// rendered only after the service has loaded something.
     fn vertices(&self, file: OfFile) -> Vec<Declared> {
         let (process, service, page) = (self.clone(), self.clone(), self.clone());
         let spec = |name| VertexSpec::new(name).with_retry(0, Duration::ZERO);
@@ -141,7 +141,7 @@ fn converged() -> World {
     World { file: 1, service: 1, loads: 1, page: 1, renders: 1 }
 }
 
-/// Kills a process at a step, starts another, and checks that it did all that was due, and no more.
+/// Kills a process at a step, starts another, and checks that it did exactly the due work.
 fn kill_at(folder: &Folder, step: usize, file: OfFile, later: OfFile) -> bool {
     let journal = folder.0.join(step.to_string());
     let world = Arc::new(Mutex::new(World::default()));

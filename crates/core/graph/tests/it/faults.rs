@@ -96,7 +96,7 @@ fn nothing_runs_before_its_watch_is_ready_and_a_watch_that_ends_begins_again() {
     driver.stop(BOUND).unwrap();
 }
 
-/// Declares a file that changes once for each flag that is set, and a service that it refreshes.
+/// Declares a file that changes once for each set flag, and a service to refresh.
 fn file_and_service(
     is_drifted: &Arc<AtomicBool>,
     seen: &Arc<Mutex<Vec<u32>>>,

@@ -1,4 +1,4 @@
-//! Edges that pass on some kinds of change, and vertices that announce their changes.
+//! Edges for some kinds of change, and vertices that announce their changes.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};

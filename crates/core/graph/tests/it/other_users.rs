@@ -82,7 +82,7 @@ fn link_instead(stage: &Stage, victim: &Path) {
     stage.link("app", victim);
 }
 
-/// A folder that the attacker does not own, and that must stay as it is.
+/// A folder that the attacker does not own, which must stay as it is.
 fn victim(stage: &Stage) -> std::path::PathBuf {
     match stage.has_ours() {
         true => stage.ours(),

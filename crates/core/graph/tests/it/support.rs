@@ -132,7 +132,7 @@ pub(crate) fn dying(ledger: JournalLedger, steps: Steps) -> Box<dyn Ledger + Sen
     Box::new(InterceptedLedger::new(ledger, write))
 }
 
-/// A ledger that a test can read, and that outlives its driver.
+/// A ledger that a test can read, even after its driver's end.
 pub(crate) struct SharedLedger(pub(crate) Arc<Mutex<MemoryLedger>>);
 
 impl Ledger for SharedLedger {

@@ -9,7 +9,7 @@ use super::schedule::bring_forward;
 use super::{Converged, DrainCause, Phase, RunningPass, State, SubscriptionState};
 use crate::PassSummary;
 
-/// The shortest time between a pass that left ops pending and the one that continues it.
+/// The shortest time between a pass with pending ops and the one that continues it.
 pub(crate) const MIN_REST: Duration = Duration::from_millis(10);
 
 impl State {

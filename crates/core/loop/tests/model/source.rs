@@ -38,7 +38,7 @@ pub(crate) struct Seen {
 
 pub(crate) struct Noting {
     seen: Arc<Mutex<Seen>>,
-    /// The number of passes that began, for threads that wait for one.
+    /// The number of begun passes, for threads that wait for one.
     pub(crate) begun: Arc<(shuttle::sync::Mutex<u32>, Condvar)>,
 }
 
@@ -93,8 +93,8 @@ impl Source for Noting {
         let (count, changed) = &*self.begun;
         *count.lock().unwrap() = number;
         changed.notify_all();
-        // Lets other threads run during the write, except in the tests that look for a thread that
-        // lags behind.
+        // Lets other threads run during the write, except in the tests of a thread that lags
+        // behind.
         if *desired != WRONG {
             thread::yield_now();
         }

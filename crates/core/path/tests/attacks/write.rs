@@ -179,7 +179,7 @@ fn a_socket_that_is_held_is_removed_and_nothing_that_took_its_name() {
         assert_eq!(names(&home), ["socket"], "{other}");
         fs::remove_file(home.join("socket")).unwrap();
     }
-    // The folder that was walked to, not the one that has its path now.
+    // The folder at the end of the walk, not the one that has its path now.
     let _listener = UnixListener::bind(place.path_by_descriptor()).unwrap();
     let held = place.hold().unwrap().unwrap();
     let away = stage.home().with_extension("away");

@@ -42,7 +42,7 @@ pub(super) struct Promise {
     unnotified: (Kinds, Kinds),
     /// The vertices in its intent, each with the kinds passed on to it.
     targets: [Kinds; 4],
-    /// The thing that it should make, and the existing thing that it made.
+    /// The thing to make, and the existing thing that it made.
     thing: u8,
     made: Option<u8>,
     /// True if one of its runs has sent a value, since the process began and the vertex came.

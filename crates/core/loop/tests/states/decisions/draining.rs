@@ -3,7 +3,7 @@
 use super::*;
 use crate::state::EVENT_COOLDOWN;
 
-/// Returns a state that polls, after its first pass and the drain that follows.
+/// Returns a polling state, after its first pass and the drain that follows.
 fn polled() -> (State, Instant) {
     let now = Instant::now();
     let mut state = State::new(config());

@@ -30,7 +30,7 @@ impl Model<'_> {
         it.due && it.run.is_none() && has_failed()
     }
 
-    /// Checks that only failed vertices, and vertices that need one, wait for time.
+    /// Checks that only failed vertices, and vertices in need of one, wait for time.
     pub(in super::super) fn check_delay(&self) {
         for (at, promise) in self.vertices.iter().enumerate() {
             let waits = promise.present && promise.due;
