@@ -49,8 +49,8 @@ pub struct Change {
 }
 
 impl Action {
-    /// Creates an action without changes, for a job: `Action::new("vm7",
-    /// Verb::Other("snapshot"…))`.
+    /// Creates an action without changes, for a job:
+    /// `Action::new("vm7", Verb::Other("snapshot"…))`.
     pub fn new(key: impl Into<String>, verb: Verb) -> Action {
         Action {
             key: key.into(),

@@ -23,8 +23,8 @@ use crate::{Failure, Records, RunContext, Turn, Verdict, Vertex};
 /// - A run that only checks is a pass without permission to apply ops. If the pass finds a
 ///   difference, the next run continues it, and looks at everything. So a source that refreshes
 ///   other vertices without announcing needs a full pass to restore one object.
-/// - A failed vertex waits for the loop's own retry time: declare it with [`with_retry(0,
-///   ..)`](crate::VertexSpec::with_retry).
+/// - A failed vertex waits for the loop's own retry time: declare it with
+///   [`with_retry(0, ..)`](crate::VertexSpec::with_retry).
 /// - The vertices of a [group](crate::VertexSpec::with_group) are called one after the other. A
 ///   pass is one plan of one scope with one ledger, and no source takes several desired states. For
 ///   one plan of several vertices, write a vertex with

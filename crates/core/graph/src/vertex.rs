@@ -40,9 +40,9 @@ pub trait Vertex: Any + Send {
     /// that run together; none is a parent of another. `contexts` and the result begin with this
     /// vertex's entry.
     ///
-    /// To find out if another vertex has the same type, use `(other as &mut dyn
-    /// Any).downcast_mut::<Self>()`. If the result is `None`, which is the default, the driver
-    /// calls each vertex alone, one after the other.
+    /// To find out if another vertex has the same type, use
+    /// `(other as &mut dyn Any).downcast_mut::<Self>()`. If the result is `None`, which is the
+    /// default, the driver calls each vertex alone, one after the other.
     fn check_apply_group(
         &mut self,
         _others: &mut [&mut dyn Vertex],
